@@ -1,0 +1,118 @@
+"""Prometheus's HTTP API: queries in, series out, every failure one kind of error."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import requests
+from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
+from urllib3.util.retry import Retry
+
+Series = dict[str, Any]
+
+
+class PrometheusError(RuntimeError):
+    """Prometheus did not answer, or not as Prometheus does; the message says what and where."""
+
+
+@dataclass(frozen=True)
+class PrometheusOptions:
+    """Where Prometheus is and how to be let in. Secrets never show in its representation."""
+
+    url: str
+    timeout_s: float = 5.0
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tenant: str | None = None
+    bearer: str | None = field(default=None, repr=False)
+    bearer_file: Path | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+
+
+class PrometheusClient:
+    """Blocking queries; one thread at a time. The next tick is the retry, so none is made."""
+
+    def __init__(self, options: PrometheusOptions) -> None:
+        self._options = options
+        session = requests.Session()
+        session.trust_env = False
+        session.verify = str(options.ca_file) if options.ca_file else True
+        if options.certificate_file:
+            key = options.key_file or options.certificate_file
+            session.cert = (str(options.certificate_file), str(key))
+        if options.username is not None:
+            session.auth = (options.username, options.password or "")
+        session.headers.update(options.headers)
+        if options.tenant is not None:
+            session.headers["X-Scope-OrgID"] = options.tenant
+        self._session = session
+        self._connect = PrometheusConnect(
+            url=options.url.rstrip("/"),
+            session=session,
+            retry=Retry(total=0, redirect=0),
+            timeout=options.timeout_s,
+            method="POST",
+        )
+
+    def instant(self, query: str) -> list[Series]:
+        """Series at Prometheus's present time; a range selector gives their raw samples."""
+        return self._ask(lambda: self._connect.custom_query(query), query)
+
+    def over(self, query: str, start_s: float, end_s: float, step_s: float) -> list[Series]:
+        """Series evaluated every `step_s` from `start_s` to `end_s`, both whole seconds."""
+        start, end = (datetime.fromtimestamp(at_s, tz=UTC) for at_s in (start_s, end_s))
+        return self._ask(
+            lambda: self._connect.custom_query_range(query, start, end, f"{step_s:g}"), query
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    def _ask(self, ask: Any, query: str) -> list[Series]:
+        self._authorise()
+        try:
+            answer = ask()
+        except PrometheusApiClientException as error:
+            raise PrometheusError(
+                f"query refused: {str(error)[:300]}; query {query[:200]}"
+            ) from error
+        except requests.exceptions.JSONDecodeError as error:
+            raise PrometheusError(
+                f"{self._options.url} answered something that is not JSON; is it Prometheus?"
+            ) from error
+        except requests.RequestException as error:
+            raise PrometheusError(f"{self._options.url}: {_brief(error)}") from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise PrometheusError(
+                f"{self._options.url}: answer has no result: {error!r}"
+            ) from error
+        if not isinstance(answer, list):
+            raise PrometheusError(f"{self._options.url}: result is no list of series")
+        return answer
+
+    def _authorise(self) -> None:
+        """The token file is read at every query, as tokens are rotated under us."""
+        token = self._options.bearer
+        if self._options.bearer_file is not None:
+            try:
+                token = self._options.bearer_file.read_text().strip()
+            except OSError as error:
+                raise PrometheusError(f"prometheus.bearer_file: {error}") from error
+        if token:
+            self._session.headers["Authorization"] = f"Bearer {token}"
+
+
+def _brief(error: requests.RequestException) -> str:
+    if isinstance(error, requests.Timeout):
+        return "no answer in time"
+    if isinstance(error, requests.exceptions.SSLError):
+        return f"TLS failed: {str(error)[:200]}"
+    if isinstance(error, requests.ConnectionError):
+        return "connection refused or lost"
+    return f"{type(error).__name__}: {str(error)[:200]}"

@@ -1,0 +1,1 @@
+"""Ray Serve: what it says over REST, and how replicas are set there."""

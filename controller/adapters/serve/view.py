@@ -1,0 +1,202 @@
+"""What Serve's REST answers mean: applications, deployments, replicas, free resources.
+
+What each way of scaling may do without restarting replicas was found by running Ray Serve
+2.60; a refusal says what stands in the way and what to change.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from controller.core.budget import room
+from controller.core.types import DeploymentId, Replica, Replicas, ReplicaState
+
+UNLIMITED_ONGOING = 1_000_000
+MOST_ROOM = 1_000
+UNITS = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
+GONE = frozenset({"DELETING"})
+
+
+class Actuation(StrEnum):
+    """How replicas are set: `min_replicas` under Serve's own autoscaler, or the target."""
+
+    FLOOR = "floor"
+    EXTERNAL = "external"
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One deployment as Serve reports it, with the application it belongs to."""
+
+    target: DeploymentId
+    requested: int
+    status: str
+    message: str
+    config: Mapping[str, Any]
+    submitted: Mapping[str, Any] | None
+    members: tuple[Replica, ...]
+    bundles: tuple[Mapping[str, float], ...]
+    declarative: bool
+    external: bool
+    application_status: str
+    deployed_s: float
+
+    @property
+    def autoscaling(self) -> Mapping[str, Any] | None:
+        """The effective autoscaling config; None when Serve does not scale it."""
+        return self.config.get("autoscaling_config")
+
+    @property
+    def actuation(self) -> Actuation | None:
+        """The way that fits: `external` where enabled, `floor` where Serve autoscales."""
+        if self.external:
+            return Actuation.EXTERNAL
+        return Actuation.FLOOR if self.autoscaling else None
+
+    def refusal(self, actuation: Actuation) -> str | None:
+        """Why this way must not be used on this deployment; None if it may."""
+        if actuation is Actuation.EXTERNAL:
+            return self._external_refusal()
+        return self._floor_refusal()
+
+    def setpoint(self, actuation: Actuation) -> int:
+        """The number that this way of scaling writes, as it stands now."""
+        if actuation is Actuation.FLOOR and self.autoscaling:
+            return int(self.autoscaling["min_replicas"])
+        return self.requested
+
+    def _external_refusal(self) -> str | None:
+        if not self.external:
+            return "external_scaler_enabled is not true in the application's config"
+        if self.autoscaling:
+            return (
+                "autoscaling is declared in code, so Serve would fight the external scaler; set "
+                "num_replicas: 1 and autoscaling_config: null for it under deployments:"
+            )
+        return None
+
+    def _floor_refusal(self) -> str | None:
+        checks = (
+            (self.external, "external_scaler_enabled is true; use actuation: external"),
+            (
+                not self.declarative,
+                "the application was deployed from Python; deploy it by a config file",
+            ),
+            (self.application_status == "DEPLOY_FAILED", "the application's last deploy failed"),
+            (
+                not (self.submitted or {}).get("autoscaling_config"),
+                "its autoscaling_config is not in the config file's deployments:, so the first "
+                "change would replace every replica; add the effective one there once",
+            ),
+            (
+                ((self.submitted or {}).get("autoscaling_config") or {}).get("initial_replicas")
+                is not None,
+                "initial_replicas is set, which every change of the config resets the target to; "
+                "remove it",
+            ),
+        )
+        return next((why for wrong, why in checks if wrong), None)
+
+
+@dataclass(frozen=True)
+class View:
+    """Serve's answer at one moment: deployments, and the free resources of each node."""
+
+    deployments: Mapping[DeploymentId, Deployment]
+    configs: Mapping[str, Mapping[str, Any]]
+    target_capacity: float | None
+    free: Sequence[Mapping[str, float]] = field(default_factory=tuple)
+
+    def replicas(self, target: DeploymentId, actuation: Actuation, elastic: bool) -> Replicas:
+        """What the planner needs to know of a deployment; KeyError when it is not there."""
+        deployment = self.deployments[target]
+        ongoing = deployment.config.get("max_ongoing_requests")
+        free = None if elastic else room(self.free, deployment.bundles, MOST_ROOM)
+        return Replicas(
+            requested=deployment.requested,
+            setpoint=deployment.setpoint(actuation),
+            members=deployment.members,
+            room=free,
+            max_ongoing_requests=None if not ongoing or ongoing > UNLIMITED_ONGOING else ongoing,
+            deployed_s=deployment.deployed_s,
+        )
+
+
+def parse(answer: Any, free: Sequence[Mapping[str, float]]) -> View:
+    """A view from the answer of GET /api/serve/applications/.
+
+    Raises KeyError, TypeError, ValueError or AttributeError on an answer of another form.
+    """
+    applications = answer["applications"]
+    deployments = {}
+    for name, application in applications.items():
+        for deployment in application["deployments"].values():
+            target = DeploymentId(name, deployment["name"])
+            deployments[target] = _deployment(target, application, deployment)
+    configs = {
+        name: application["deployed_app_config"]
+        for name, application in applications.items()
+        if application["deployed_app_config"] and application["status"] not in GONE
+    }
+    return View(deployments, configs, answer.get("target_capacity"), free)
+
+
+def free_resources(answer: Any) -> list[dict[str, float]]:
+    """Free amounts of each node from the answer of GET /nodes?view=summary; raises as `parse`.
+
+    Each node is a text such as "0.2/8.0 CPU\\n0B/22.95GiB memory", used before total.
+    """
+    nodes = []
+    for text in answer["data"]["nodeLogicalResources"].values():
+        free = {}
+        for line in text.splitlines():
+            amounts, name = line.split(" ", 1)
+            used, total = amounts.split("/")
+            free[name.split(" ")[0]] = _amount(total) - _amount(used)
+        nodes.append(free)
+    return nodes
+
+
+def _amount(text: str) -> float:
+    number = text.rstrip("BKMGTi")
+    return float(number) * UNITS.get(text[len(number) :], 1.0)
+
+
+def _deployment(target: DeploymentId, application: Any, deployment: Any) -> Deployment:
+    config = application["deployed_app_config"]
+    entries = (config or {}).get("deployments") or []
+    submitted = next((e for e in entries if e["name"] == target.deployment), None)
+    return Deployment(
+        target=target,
+        requested=int(deployment["target_num_replicas"]),
+        status=deployment["status"],
+        message=deployment["message"],
+        config=deployment["deployment_config"],
+        submitted=submitted,
+        members=tuple(_replica(member) for member in deployment["replicas"]),
+        bundles=_bundles(submitted, deployment),
+        declarative=config is not None,
+        external=bool(application["external_scaler_enabled"]),
+        application_status=application["status"],
+        deployed_s=float(application["last_deployed_time_s"]),
+    )
+
+
+def _bundles(submitted: Mapping[str, Any] | None, deployment: Any) -> tuple[dict[str, float], ...]:
+    """What one replica needs. Placement groups show only in the submitted config: Serve's
+    `required_resources` is the actor's part alone."""
+    bundles = (submitted or {}).get("placement_group_bundles")
+    needs = bundles or [deployment["required_resources"] or {}]
+    return tuple({name: float(amount) for name, amount in need.items()} for need in needs)
+
+
+def _replica(member: Any) -> Replica:
+    return Replica(
+        id=member["replica_id"],
+        state=ReplicaState(member["state"]),
+        start_s=float(member["start_time_s"]),
+        placed=member.get("pid") is not None,
+        node_ip=member.get("node_ip") or "",
+        pid=member.get("pid") or 0,
+    )

@@ -1,0 +1,1 @@
+"""What each subcommand does, apart from how the command line spells it."""

@@ -1,0 +1,62 @@
+"""Quantiles held to their word while they are used: online quantile tracking.
+
+Each quantile is moved by theta times the distance from the median to the 95 % quantile (in
+logs). After every outcome theta grows by rate x (1 - q) times less than it shrinks, so that
+in the long run a share q of outcomes lies below (Angelopoulos et al., conformal PID control,
+2023: the proportional part). Steps are bounded: an outage cannot blow it up.
+"""
+
+from collections import deque
+
+import numpy as np
+
+from controller.core.periods import Periods
+from controller.core.windows import Values
+
+RATE = 0.001
+COVERED = (0.9, 0.95, 0.99)
+FLOOR = 1e-9
+
+
+class Calibration:
+    """Corrects one horizon's quantiles and counts how often they hold.
+
+    `delay_bins` is how long after a forecast its outcome is known.
+    """
+
+    def __init__(self, periods: Periods, probabilities: Values, delay_bins: int) -> None:
+        self._probabilities = probabilities
+        self._median = int(np.argmin(np.abs(probabilities - 0.5)))
+        self._high = int(np.argmin(np.abs(probabilities - 0.95)))
+        self._covered = [int(np.argmin(np.abs(probabilities - q))) for q in COVERED]
+        self._rate = RATE * min(10.0, 8640 / periods.season_bins)
+        self._decay = 1.0 - 1.0 / periods.season_bins
+        self.theta: Values = np.zeros(len(probabilities))
+        self._inside: Values = np.zeros(len(COVERED))
+        self._seen = 0.0
+        self._pending: deque[Values] = deque(maxlen=delay_bins)
+
+    @property
+    def coverage(self) -> dict[float, float]:
+        """Share of outcomes at or below each quantile over about the last season."""
+        if self._seen < 1:
+            return {}
+        return {q: float(n / self._seen) for q, n in zip(COVERED, self._inside, strict=True)}
+
+    def correct(self, quantiles: Values) -> Values:
+        """The quantiles to use, in ascending order, and remembered until their outcome."""
+        median, high = quantiles[self._median], quantiles[self._high]
+        width = np.log((high + FLOOR) / (median + FLOOR))
+        corrected = np.sort(quantiles * np.exp(self.theta * width))
+        positive: Values = np.maximum(corrected, 0.0)
+        return positive
+
+    def settle(self, quantiles: Values, peak_rps: float) -> None:
+        """Issue this bin's quantiles; score those issued `delay_bins` ago on `peak_rps`."""
+        if len(self._pending) == self._pending.maxlen and np.isfinite(peak_rps):
+            issued = self._pending[0]
+            above = peak_rps > issued
+            self.theta += self._rate * (above - (1.0 - self._probabilities))
+            self._inside = self._inside * self._decay + ~above[self._covered]
+            self._seen = self._seen * self._decay + 1.0
+        self._pending.append(quantiles)

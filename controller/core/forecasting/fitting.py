@@ -1,0 +1,63 @@
+"""A fit as a job: everything it needs in, the fitted models out, to run in any process."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.core.forecasting import last_value, location_scale
+from controller.core.forecasting.features import Frame
+from controller.core.forecasting.last_value import LastValue
+from controller.core.forecasting.location_scale import LocationScale
+from controller.core.periods import Periods
+from controller.core.windows import Values
+
+Model = LocationScale | LastValue
+
+FLOOR_SHARE = 0.005
+
+
+@dataclass(frozen=True, eq=False)
+class FitJob:
+    """`rates` are the bins known up to `end_bin`; horizons are in bins, shortest first."""
+
+    periods: Periods
+    rates: Values
+    end_bin: int
+    horizons: tuple[int, ...]
+    reach_bins: int
+    probabilities: Values
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What a job gave: one model a horizon, and how to build the frame they read."""
+
+    end_bin: int
+    floor_rps: float
+    reach_bins: int
+    models: tuple[Model, ...]
+
+
+def run(job: FitJob) -> Fitted:
+    """Fit every horizon; a horizon with too little history gets the cheap model."""
+    floor_rps = floor_of(job.rates)
+    first_bin = job.end_bin - len(job.rates)
+    frame = Frame(job.periods, floor_rps, job.reach_bins, first_bin)
+    frame.extend(job.rates)
+    return Fitted(
+        job.end_bin,
+        floor_rps,
+        job.reach_bins,
+        tuple(
+            location_scale.fit(frame, horizon, job.reach_bins, job.probabilities)
+            or last_value.fit(frame, horizon, job.probabilities)
+            for horizon in job.horizons
+        ),
+    )
+
+
+def floor_of(rates: Values) -> float:
+    """The rate added before logarithms are taken: half a percent of the mean."""
+    known = rates[np.isfinite(rates)]
+    mean = float(known.mean()) if len(known) else 0.0
+    return max(FLOOR_SHARE * mean, 1e-3)

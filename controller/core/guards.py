@@ -1,0 +1,81 @@
+"""The ordered limits between what we expect and what we dare; bounds come last.
+
+Each guard is named for its promise and takes a number of replicas to one that keeps it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from controller.core.types import Plan, Reason, Replicas, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the guards go by at one tick.
+
+    `held` is the largest need of the last lead; `floor_in_doubt` what was wanted before, if
+    nothing may be taken away now; `pressed` whether GPUs or KV caches are full.
+    """
+
+    minimum: int
+    maximum: int
+    held: int
+    before: int
+    in_doubt: bool
+    pressed: bool
+    replicas: Replicas | None
+
+
+Guard = Callable[[int, Limits], int]
+
+
+def kept_for_one_lead(wanted: int, limits: Limits) -> int:
+    """A replica needed within the last lead is kept: starting it again would cost as much."""
+    return max(wanted, limits.held)
+
+
+def never_shrunk_in_doubt(wanted: int, limits: Limits) -> int:
+    """Nothing is taken away while some source is silent."""
+    return max(wanted, limits.before) if limits.in_doubt else wanted
+
+
+def never_shrunk_under_pressure(wanted: int, limits: Limits) -> int:
+    """Nothing is taken away while GPUs or KV caches are full."""
+    return max(wanted, limits.before) if limits.pressed else wanted
+
+
+def within_free_resources(wanted: int, limits: Limits) -> int:
+    """No more is asked for than the cluster has room for; what runs is not taken away."""
+    replicas = limits.replicas
+    if replicas is None or replicas.room is None:
+        return wanted
+    placed = sum(member.placed for member in replicas.members) - replicas.stopping
+    return min(wanted, max(placed + replicas.room, limits.minimum))
+
+
+def within_bounds(wanted: int, limits: Limits) -> int:
+    """Never outside the user's bounds."""
+    return min(max(wanted, limits.minimum), limits.maximum)
+
+
+GUARDS: tuple[tuple[Guard, Reason], ...] = (
+    (kept_for_one_lead, Reason.HOLD),
+    (never_shrunk_in_doubt, Reason.PARTIAL),
+    (never_shrunk_under_pressure, Reason.PRESSURE),
+    (within_free_resources, Reason.UNSCHEDULABLE),
+    (within_bounds, Reason.BOUNDS),
+)
+BLIND_GUARDS = GUARDS[-1:]
+
+
+def guarded(
+    wanted: int, reason: Reason, limits: Limits, guards: tuple[tuple[Guard, Reason], ...] = GUARDS
+) -> Plan:
+    """Pass a number through the guards; the last one to change it gives the reason."""
+    trail = []
+    for guard, why in guards:
+        after = guard(wanted, limits)
+        if after != wanted:
+            trail.append(Step(guard.__name__, wanted, after))
+            wanted, reason = after, why
+    return Plan(wanted, reason, tuple(trail))

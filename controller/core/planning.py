@@ -1,0 +1,284 @@
+"""One deployment's planner: learn, forecast, size, guard. The same object live and in replay."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from controller.core.capacity import Capacity, CapacityLaw
+from controller.core.forecasting.fitting import FitJob, Fitted
+from controller.core.forecasting.forecaster import Forecaster
+from controller.core.guards import BLIND_GUARDS, GUARDS, Limits, guarded
+from controller.core.leadtime import LeadTime
+from controller.core.ownership import Ownership
+from controller.core.periods import Periods
+from controller.core.price import Price
+from controller.core.risk import Lateness, RiskTable
+from controller.core.signals import Freshness, SignalReader, blindness, doubtful
+from controller.core.sizing import Backlog, extra_demand_rps, need, projected_backlog
+from controller.core.types import (
+    Action,
+    Decision,
+    DeploymentId,
+    Forecast,
+    Hold,
+    Learned,
+    Load,
+    Observation,
+    Plan,
+    Readings,
+    Reason,
+    Replicas,
+    ScaleDeployment,
+)
+
+LEAD_QUANTILE = 0.8
+PREFILL_SHARE = 0.1
+UNKNOWN_SLOTS = 256.0
+FULL_GPU = 0.95
+FULL_KV_CACHE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerSettings:
+    """What a user states about one deployment, and the periods of its installation.
+
+    First tokens within `ttft_s` for a share `attainment` of requests; between `min_replicas`
+    and `max_replicas`; `lead_prior_s` until starts were seen; `slots` None = as Serve says;
+    `writes` whether decisions are carried out, so that others' writes are conflicts.
+    """
+
+    periods: Periods
+    tick_s: float
+    scrape_s: float
+    ttft_s: float
+    attainment: float
+    min_replicas: int
+    max_replicas: int
+    lead_prior_s: float
+    slots: float | None = None
+    writes: bool = True
+
+
+class Planner:
+    """Turns readings into decisions, one tick at a time."""
+
+    def __init__(self, target: DeploymentId, settings: PlannerSettings) -> None:
+        self.target = target
+        self.settings = settings
+        periods = settings.periods
+        self.lead = LeadTime(settings.lead_prior_s)
+        self.forecaster = Forecaster(
+            periods, (settings.tick_s, settings.lead_prior_s), settings.lead_prior_s
+        )
+        self._reader = SignalReader(Freshness.of_scrape(settings.scrape_s))
+        self._capacity = Capacity(periods.window_s, periods.season_s)
+        self._price = Price(settings.attainment, periods.season_s)
+        self._ownership = Ownership()
+        self._needs: deque[tuple[float, int]] = deque()
+        self._wanted: int | None = None
+        self._observed_slots: float | None = None
+        self._gap_s = periods.bin_s
+        self._pressed_since_s: float | None = None
+        self._ticked_s: float | None = None
+
+    def tick(self, readings: Readings) -> Decision:
+        """Decide on one tick's readings."""
+        observation = self._reader.observe(readings)
+        self._learn(observation)
+        blind = blindness(observation)
+        near = ahead = None
+        if blind is None:
+            near = self.forecaster.forecast(observation.at_s, 0.0)
+            ahead = self.forecaster.forecast(observation.at_s, self.lead_s + self.settings.tick_s)
+        plan = self._plan(observation, near, ahead, blind)
+        if self._contested(observation):
+            plan = replace(plan, reason=Reason.CONFLICT)
+        self._wanted = plan.wanted
+        self._ticked_s = observation.at_s
+        action = self._action(plan, observation.replicas)
+        return Decision(self.target, observation, near, ahead, self.learned(), plan, action)
+
+    @property
+    def lead_s(self) -> float:
+        """The lead planned with."""
+        return self.lead.quantile(LEAD_QUANTILE)
+
+    def learned(self) -> Learned:
+        """What is believed now."""
+        slots = self._slots
+        law = self._capacity.law(slots)
+        return Learned(
+            lead_s=self.lead_s,
+            capacity_rps=None if law is None else law.capacity_rps,
+            slots=slots,
+            work_s=None if law is None else law.work_s,
+            price_gpu_s=0.0 if law is None else self._price.gpu_s(self.lead_s, law.capacity_rps),
+        )
+
+    def fit_due(self) -> FitJob | None:
+        """A forecast fit to run elsewhere, if one is due; give its result to `adopt`."""
+        return self.forecaster.fit_due()
+
+    def adopt(self, fitted: Fitted) -> None:
+        """Use a fit's result from the next tick on."""
+        self.forecaster.adopt(fitted)
+
+    def state(self) -> dict[str, Any]:
+        """Everything learned that history cannot give back, for a restart; plain JSON."""
+        return {
+            "lead_samples_s": list(self.lead.samples_s),
+            "capacity": list(self._capacity.moments),
+            "late": [self._price.late, self._price.total, self._price.typical_rps],
+            "price_integral": self._price.integral,
+            "wanted": self._wanted,
+            "needs": [list(entry) for entry in self._needs],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()` of an earlier run."""
+        self.lead = LeadTime(self.settings.lead_prior_s, state["lead_samples_s"])
+        self._capacity.restore(tuple(state["capacity"]))
+        self._price.late, self._price.total, self._price.typical_rps = state["late"]
+        self._price.integral = state["price_integral"]
+        self._wanted = state["wanted"]
+        self._needs = deque((float(at_s), int(count)) for at_s, count in state["needs"])
+
+    @property
+    def _slots(self) -> float:
+        return self.settings.slots or self._observed_slots or UNKNOWN_SLOTS
+
+    def _learn(self, observation: Observation) -> None:
+        replicas, load = observation.replicas, observation.load
+        elapsed_s = observation.at_s - (self._ticked_s or observation.at_s)
+        if replicas is not None:
+            self.lead.observe(observation.at_s, replicas.members)
+            self._observed_slots = replicas.max_ongoing_requests
+        if observation.demand is not None:
+            self.forecaster.observe(observation.demand)
+            self._gap_s += 0.1 * (observation.at_s - self.forecaster.history.end_s - self._gap_s)
+        if load is not None and replicas is not None and replicas.ready:
+            self._capacity.observe(load, replicas.ready, elapsed_s)
+            if load.first_tokens_rps is not None and load.late_ratio is not None:
+                tokens = load.first_tokens_rps * elapsed_s
+                self._price.observe(tokens, tokens * load.late_ratio, elapsed_s)
+        self._watch_pressure(observation.at_s, load)
+        lead_s = self.lead_s
+        self.forecaster.aim((self._gap_s, self._gap_s + lead_s + self.settings.tick_s), lead_s)
+
+    def _watch_pressure(self, at_s: float, load: Load | None) -> None:
+        full = load is not None and (
+            (load.gpu_ratio or 0.0) >= FULL_GPU or (load.kv_cache_ratio or 0.0) >= FULL_KV_CACHE
+        )
+        self._pressed_since_s = (self._pressed_since_s or at_s) if full else None
+
+    def _plan(
+        self,
+        observation: Observation,
+        near: Forecast | None,
+        ahead: Forecast | None,
+        blind: Reason | None,
+    ) -> Plan:
+        replicas = observation.replicas
+        before = self._before(replicas)
+        law = self._capacity.law(self._slots)
+        if blind is not None:
+            return guarded(before, blind, self._limits(observation, before), BLIND_GUARDS)
+        if law is None or near is None or ahead is None or replicas is None:
+            reason = Reason.WARMING_UP
+            return guarded(before, reason, self._limits(observation, before), GUARDS[-2:])
+        count, reason = self._size(observation, near, ahead, law, replicas)
+        if not self._needs:
+            self._needs.append((observation.at_s, before))
+        self._needs.append((observation.at_s, count))
+        while self._needs[0][0] < observation.at_s - self.lead_s:
+            self._needs.popleft()
+        if count == before:
+            reason = Reason.STEADY
+        return guarded(count, reason, self._limits(observation, before))
+
+    def _before(self, replicas: Replicas | None) -> int:
+        """What was wanted last; after a start without memory, what Serve has."""
+        if self._wanted is not None:
+            return self._wanted
+        return replicas.requested if replicas is not None else self.settings.min_replicas
+
+    def _size(
+        self,
+        observation: Observation,
+        near: Forecast,
+        ahead: Forecast,
+        law: CapacityLaw,
+        replicas: Replicas,
+    ) -> tuple[int, Reason]:
+        """Replicas worth having, now or one lead ahead, whichever is more."""
+        settings = self.settings
+        capacity_rps = law.capacity_rps
+        price = self._price.gpu_s(self.lead_s, capacity_rps)
+        lateness = Lateness(settings.ttft_s, PREFILL_SHARE * settings.ttft_s)
+        risk = RiskTable(law, lateness, settings.periods.window_s)
+        most = settings.max_replicas
+        best, why = 0, Reason.FORECAST
+        for forecast in (near, ahead):
+            extra_rps = self._backlog_rps(observation, forecast, capacity_rps, price, replicas)
+            count = need(forecast, risk, capacity_rps, price, most, extra_rps)
+            if count > best:
+                best = count
+                why = Reason.BACKLOG if extra_rps > 0 else Reason.FORECAST
+        return best, why
+
+    def _backlog_rps(
+        self,
+        observation: Observation,
+        forecast: Forecast,
+        capacity_rps: float,
+        price: float,
+        replicas: Replicas,
+    ) -> float:
+        load = observation.load
+        if load is None or load.queued <= 0:
+            return 0.0
+        horizon_s = forecast.horizon_s
+        arrivals_in_s = tuple(
+            max(self.lead_s - (observation.at_s - member.start_s), 0.0)
+            for member in replicas.starting
+        )
+        median_rps = forecast.at(0.5)
+        left = projected_backlog(
+            load.queued, median_rps, capacity_rps, replicas.ready, arrivals_in_s, horizon_s
+        )
+        there = replicas.ready + sum(wait_s <= horizon_s for wait_s in arrivals_in_s)
+        return extra_demand_rps(
+            Backlog(left, median_rps),
+            there,
+            capacity_rps,
+            self.settings.ttft_s,
+            price,
+            self.lead_s,
+        )
+
+    def _limits(self, observation: Observation, before: int) -> Limits:
+        pressed_s = observation.at_s - (self._pressed_since_s or observation.at_s)
+        return Limits(
+            minimum=self.settings.min_replicas,
+            maximum=self.settings.max_replicas,
+            held=max((count for _, count in self._needs), default=0),
+            before=before,
+            in_doubt=doubtful(observation),
+            pressed=pressed_s >= self.lead_s,
+            replicas=observation.replicas,
+        )
+
+    def _contested(self, observation: Observation) -> bool:
+        """Whether someone else keeps writing what we write."""
+        if observation.replicas is None or not self.settings.writes:
+            return False
+        return self._ownership.observe(observation.at_s, observation.replicas)
+
+    def _action(self, plan: Plan, replicas: Replicas | None) -> Action:
+        if replicas is None or plan.reason is Reason.CONFLICT:
+            return Hold(self.target)
+        if plan.wanted == replicas.setpoint:
+            return Hold(self.target)
+        self._ownership.ask(plan.wanted)
+        return ScaleDeployment(self.target, plan.wanted)

@@ -1,0 +1,89 @@
+"""What the loop needs from the outside, as protocols; adapters and the replay fulfil them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from controller.core.forecasting.fitting import FitJob, Fitted
+from controller.core.planning import Planner
+from controller.core.types import Action, DeploymentId, Outcome, Readings, Replicas, Tick
+
+Known = Mapping[DeploymentId, Replicas | None]
+
+
+class Source(Protocol):
+    """Where readings come from. What could not be asked is None in the answers, and said in
+    `failures` until the next call."""
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What went wrong in the last round."""
+        ...
+
+    async def replicas(self) -> Known:
+        """Serve's account of each deployment of ours; None where it gives none."""
+        ...
+
+    async def readings(self, now_s: float, replicas: Known) -> Mapping[DeploymentId, Readings]:
+        """The readings of each of those deployments."""
+        ...
+
+
+class Planners(Protocol):
+    """Makes planners for deployments seen for the first time."""
+
+    async def prepare(self, targets: Iterable[DeploymentId]) -> Mapping[DeploymentId, Planner]:
+        """A planner each, with what was learned before and as much history as there is."""
+        ...
+
+    async def refill(self, planners: Mapping[DeploymentId, Planner], now_s: float) -> None:
+        """Give history to planners that were made while none could be read."""
+        ...
+
+
+class Actuator(Protocol):
+    """Whoever sets replicas."""
+
+    async def apply(self, action: Action) -> Outcome:
+        """Carry an action out; an expected failure is an outcome, never an exception."""
+        ...
+
+
+class Recorder(Protocol):
+    """Whoever keeps or shows what happened."""
+
+    def record(self, tick: Tick) -> None:
+        """Take one tick."""
+        ...
+
+
+class Fits(Protocol):
+    """Whoever runs forecast fits elsewhere."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether every job has been answered."""
+        ...
+
+    def submit(self, target: DeploymentId, job: FitJob) -> None:
+        """Have a job run."""
+        ...
+
+    def poll(self) -> list[tuple[DeploymentId, Fitted | Exception]]:
+        """Results that have come since the last call."""
+        ...
+
+
+class Watch(Protocol):
+    """Whoever hears of what nobody expected."""
+
+    def failed_tick(self, error: BaseException) -> None:
+        """A tick, or a part of it, failed."""
+        ...
+
+    def ticked(self, seconds: float) -> None:
+        """A tick took this long."""
+        ...
+
+    def fitted(self, target: DeploymentId, result: str, detail: str = "") -> None:
+        """A fit came back."""
+        ...

@@ -1,0 +1,60 @@
+"""What one late request may cost in GPU-seconds, steered by the attainment that came of it."""
+
+from dataclasses import dataclass
+from math import exp
+
+REFERENCE_CAPACITY_RPS = 1.64
+REFERENCE_BUDGET = 0.01
+AIM = 0.95
+PRIOR_SHARE = 0.3
+BOUND = 2.0
+INTEGRAL_PER_SEASON = 2.4
+
+
+@dataclass(slots=True)
+class Price:
+    """A price around lead / 5, moved by a slow, bounded PI loop.
+
+    The share of late requests over about the last season is compared with 95 % of the budget
+    `1 - attainment`. An excess counts up to 3, a saving half and down to -0.5; the logarithm
+    of the price moves by the error plus its integral (2.4 a season), each within 2. Until
+    requests were counted, 0.3 of a season at the aim is taken as seen.
+    """
+
+    attainment: float
+    season_s: float
+    late: float = 0.0
+    total: float = 0.0
+    integral: float = 0.0
+    typical_rps: float = 0.0
+
+    def observe(self, total: float, late: float, elapsed_s: float) -> None:
+        """Count `total` first tokens of which `late` were too late, over `elapsed_s`."""
+        if elapsed_s <= 0:
+            return
+        keep = exp(-elapsed_s / self.season_s)
+        self.late = self.late * keep + late
+        self.total = self.total * keep + total
+        self.typical_rps = self.typical_rps * keep + (1 - keep) * total / elapsed_s
+        moved = self.integral + INTEGRAL_PER_SEASON * self.error * elapsed_s / self.season_s
+        self.integral = min(max(moved, -BOUND), BOUND)
+
+    @property
+    def error(self) -> float:
+        """Relative excess of late requests over the aim, between -0.5 and 3."""
+        aim = AIM * (1.0 - self.attainment)
+        prior = PRIOR_SHARE * self.season_s * self.typical_rps
+        seen = self.total + prior
+        if seen <= 0 or self.total <= 0:
+            return 0.0
+        excess = min(max((self.late + prior * aim) / seen / aim - 1.0, -1.0), 3.0)
+        return excess if excess > 0 else excess / 2
+
+    def gpu_s(self, lead_s: float, capacity_rps: float) -> float:
+        """The price in force. Lead / 5 was measured for 1.64 requests per second a replica
+        and a budget of 1 %; a larger replica or budget makes a late request cheaper."""
+        scale = (REFERENCE_CAPACITY_RPS / capacity_rps) * (
+            REFERENCE_BUDGET / max(1.0 - self.attainment, 1e-4)
+        )
+        base = max(lead_s / 5, lead_s / 12, 5.0) * scale
+        return base * exp(min(max(self.error + self.integral, -BOUND), BOUND))

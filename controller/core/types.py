@@ -1,0 +1,309 @@
+"""The words that flow: readings in, an observation judged, a forecast, a plan, a decision.
+
+Every time is in seconds since the epoch and every duration in seconds, taken from the
+samples or passed in; nothing here reads a clock.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+
+class DeploymentId(NamedTuple):
+    """Serve's name for a deployment: two deployments of one name live in two applications."""
+
+    application: str
+    deployment: str
+
+    def __str__(self) -> str:
+        return f"{self.application}/{self.deployment}"
+
+
+class Reason(StrEnum):
+    """Why the wanted number of replicas is what it is; the same word everywhere."""
+
+    STEADY = "steady"  # the need equals what was wanted before
+    FORECAST = "forecast"  # the load expected one lead ahead needs another number
+    BACKLOG = "backlog"  # more is waiting than the forecast explains
+    HOLD = "hold"  # a replica that may be wanted again within one lead is kept
+    BOUNDS = "bounds"  # the user's minimum or maximum decided
+    WARMING_UP = "warming_up"  # too little seen yet to know what a replica carries
+    BLIND = "blind"  # a signal the decision needs is missing
+    STALE = "stale"  # a signal the decision needs is too old
+    NON_FINITE = "non_finite"  # a signal the decision needs is no number
+    PARTIAL = "partial"  # some sources are silent: growing is allowed, shrinking is not
+    PRESSURE = "pressure"  # GPU or KV cache is full below the learned limit: no shrink
+    UNSCHEDULABLE = "unschedulable"  # the cluster has no room for more
+    CONFLICT = "conflict"  # someone else writes the replicas too
+    SERVE_UNREACHABLE = "serve_unreachable"  # Serve's API does not answer
+
+
+class Trust(StrEnum):
+    """What a signal is worth. Only PRESENT and ZERO may reach arithmetic."""
+
+    PRESENT = "present"
+    ZERO = "zero"
+    MISSING = "missing"
+    STALE = "stale"
+    NON_FINITE = "non_finite"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A number and the time at which it was sampled."""
+
+    value: float
+    at_s: float
+
+
+class ReplicaState(StrEnum):
+    """Serve's replica states, in Serve's words."""
+
+    STARTING = "STARTING"
+    UPDATING = "UPDATING"
+    RECOVERING = "RECOVERING"
+    RUNNING = "RUNNING"
+    STOPPING = "STOPPING"
+    PENDING_MIGRATION = "PENDING_MIGRATION"
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One replica in Serve's account; `placed` once a node has room for it."""
+
+    id: str
+    state: ReplicaState
+    start_s: float
+    placed: bool = True
+    node_ip: str = ""
+    pid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """Serve's account of a deployment.
+
+    `requested` is Serve's target; `setpoint` the number that our way of scaling writes (the
+    target itself, or `min_replicas`); `room` how many more the free resources hold, None when
+    the cluster can grow; `deployed_s` when its application was last deployed.
+    """
+
+    requested: int
+    setpoint: int
+    members: tuple[Replica, ...] = ()
+    room: int | None = None
+    max_ongoing_requests: float | None = None
+    deployed_s: float = 0.0
+
+    @property
+    def ready(self) -> int:
+        """Replicas that take requests."""
+        return sum(member.state in _SERVING for member in self.members)
+
+    @property
+    def starting(self) -> tuple[Replica, ...]:
+        """Replicas asked for and not yet ready."""
+        return tuple(m for m in self.members if m.state is ReplicaState.STARTING)
+
+    @property
+    def stopping(self) -> int:
+        """Replicas that drain."""
+        return sum(member.state is ReplicaState.STOPPING for member in self.members)
+
+
+_SERVING = frozenset(
+    {
+        ReplicaState.RUNNING,
+        ReplicaState.UPDATING,
+        ReplicaState.RECOVERING,
+        ReplicaState.PENDING_MIGRATION,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What the outside said of one deployment at one tick, unjudged.
+
+    Counters are cumulative and gauges momentary, one sample a series, keyed by whatever tells
+    the series apart; those of replicas are keyed by replica id. None = the source could not
+    be asked; an empty mapping = it answered that there is no such series.
+    """
+
+    at_s: float
+    arrivals: Mapping[str, Sample] | None = None
+    completions: Mapping[str, Sample] | None = None
+    prompt_tokens: Mapping[str, Sample] | None = None
+    output_tokens: Mapping[str, Sample] | None = None
+    queued: Mapping[str, Sample] | None = None
+    ongoing: Mapping[str, Sample] | None = None
+    waiting: Mapping[str, Sample] | None = None
+    kv_cache_ratio: Mapping[str, Sample] | None = None
+    gpu_ratio: Mapping[str, Sample] | None = None
+    first_tokens_rps: Mapping[str, Sample] | None = None
+    late_ratio: Mapping[str, Sample] | None = None
+    replicas: Replicas | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What arrived in [start_s, end_s); `complete` is False when a known source was silent."""
+
+    start_s: float
+    end_s: float
+    arrivals: float
+    complete: bool = True
+
+    @property
+    def rate_rps(self) -> float:
+        """Arrivals per second over the interval."""
+        return self.arrivals / (self.end_s - self.start_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the deployment holds, and what it got done since the previous observation.
+
+    `queued` waits for a slot, in Serve's router or in an engine; `ongoing` runs. The counts
+    cover `interval_s` seconds. `late_ratio` is the share of recent first tokens that came
+    later than the SLO, pessimistic where buckets only bound it. None = not measured.
+    """
+
+    queued: float
+    ongoing: float
+    interval_s: float = 0.0
+    completions: float | None = None
+    prompt_tokens: float | None = None
+    output_tokens: float | None = None
+    first_tokens_rps: float | None = None
+    late_ratio: float | None = None
+    kv_cache_ratio: float | None = None
+    gpu_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One judged input: its value if it may be used, its age, and why not if it may not."""
+
+    trust: Trust
+    age_s: float = 0.0
+    value: float = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The judged view of one deployment. `demand` is None when blind; `replicas` is None when
+    Serve does not answer. `age_s` is how old the newest counted arrival is."""
+
+    at_s: float
+    age_s: float
+    demand: Demand | None
+    load: Load | None
+    replicas: Replicas | None
+    signals: Mapping[str, Signal] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Demand expected in the window that opens `horizon_s` after `at_s`: its quantiles in
+    requests per second at `probabilities`, and the model that made it."""
+
+    at_s: float
+    horizon_s: float
+    probabilities: tuple[float, ...]
+    quantiles: tuple[float, ...]
+    model: str
+
+    def at(self, probability: float) -> float:
+        """The quantile at `probability`, linear between those held."""
+        points = list(zip(self.probabilities, self.quantiles, strict=True))
+        below, low = points[0]
+        for above, high in points:
+            if above >= probability:
+                share = (probability - below) / (above - below) if above > below else 0.0
+                return low + share * (high - low)
+            below, low = above, high
+        return points[-1][1]
+
+
+class Step(NamedTuple):
+    """A guard that changed the number: its name, before, after."""
+
+    guard: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many replicas are wanted, the reason in force and the guards that changed it."""
+
+    wanted: int
+    reason: Reason
+    trail: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleDeployment:
+    """Have `replicas` replicas of a deployment; a steady plan makes no such action."""
+
+    target: DeploymentId
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Leave the deployment as it is."""
+
+    target: DeploymentId
+
+
+Action = ScaleDeployment | Hold
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What the planner believes of a deployment: the lead it plans with, the requests per
+    second that a full replica gets done, its slots, the work of a mean request alone, and
+    the price of a violation in GPU-seconds."""
+
+    lead_s: float
+    capacity_rps: float | None
+    slots: float
+    work_s: float | None
+    price_gpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One tick of one deployment: one row, one log line, one set of metrics."""
+
+    target: DeploymentId
+    observation: Observation
+    near: Forecast | None
+    ahead: Forecast | None
+    learned: Learned
+    plan: Plan
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an action; `reason` is set when the world, not the plan, decided."""
+
+    action: Action
+    applied: bool
+    detail: str
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One round over every deployment: decisions with what became of them, the learned state
+    by deployment (plain JSON), and what could not be read."""
+
+    at_s: float
+    decisions: tuple[tuple[Decision, Outcome], ...]
+    learned: Mapping[DeploymentId, Mapping[str, Any]]
+    failures: tuple[str, ...] = ()

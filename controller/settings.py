@@ -1,0 +1,292 @@
+"""Everything an operator may tune: read from YAML, overridden by the environment, validated.
+
+Each setting carries its unit, bounds, default and reason; `leadtime init` writes them out as
+an example file that equals the defaults. Secrets come from the environment or from files.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+PREFIX = "LEADTIME_"
+NESTED = "__"
+# Variables that begin like settings and are none.
+RESERVED = frozenset({"LEADTIME_CONFIG", "LEADTIME_GROUP"})
+
+
+class SettingsError(ValueError):
+    """A setting is wrong; each line of the message names one and says how to mend it."""
+
+
+def _is_http(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise ValueError("must begin with http:// or https://")
+    return url.rstrip("/")
+
+
+def _exists(path: Path) -> Path:
+    if not path.is_file():
+        raise ValueError("no such file")
+    return path
+
+
+Url = Annotated[str, AfterValidator(_is_http)]
+ReadableFile = Annotated[Path, AfterValidator(_exists)]
+
+
+class Section(BaseModel):
+    """A group of settings; an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Slo(Section):
+    """What is promised to the users of a deployment, and between which bounds."""
+
+    ttft_s: float = Field(
+        2.0, gt=0, le=600, description="seconds within which a request gets its first token"
+    )
+    attainment: float = Field(
+        0.99, ge=0.5, le=0.9999, description="share of requests for which that must hold"
+    )
+    min_replicas: int = Field(1, ge=0, le=10_000, description="never fewer replicas than this")
+    max_replicas: int = Field(
+        16, ge=1, le=10_000, description="never more replicas; at most max_replicas in Serve"
+    )
+    lead_prior_s: float = Field(
+        120.0,
+        gt=0,
+        le=3600,
+        description="seconds a start is taken to need until some were seen; 30 s to 7 min is usual",
+    )
+    slots: float | None = Field(
+        None,
+        ge=1,
+        le=100_000,
+        description="requests a replica runs at once (vLLM's max_num_seqs); null: as Serve's "
+        "max_ongoing_requests says",
+    )
+    actuation: Literal["floor", "external"] | None = Field(
+        None,
+        description="floor raises min_replicas under Serve's own autoscaler, external sets the "
+        "target; null: external where external_scaler_enabled, else floor",
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Slo":
+        if self.min_replicas > self.max_replicas:
+            raise ValueError(
+                f"min_replicas ({self.min_replicas}) must not exceed max_replicas "
+                f"({self.max_replicas})"
+            )
+        return self
+
+
+class DeploymentSettings(Slo):
+    """One deployment to scale; what is left out is taken from `slo`."""
+
+    application: str = Field(description="Serve's name of the application")
+    deployment: str = Field(description="Serve's name of the deployment")
+
+
+class PrometheusSettings(Section):
+    """Where the metrics are."""
+
+    url: Url = Field("http://127.0.0.1:9090", description="base URL of Prometheus's HTTP API")
+    scrape_s: float = Field(
+        10.0, ge=0.5, le=120, description="seconds between two scrapes of Ray's targets"
+    )
+    timeout_s: float = Field(5.0, gt=0, le=60, description="seconds until a query is given up")
+    selector: dict[str, str] = Field(
+        default_factory=dict,
+        description="labels put into every query, so that exactly one Ray cluster matches",
+    )
+    client_ttft: str = Field(
+        "ray_client_ttft_seconds_bucket",
+        pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*_bucket$",
+        description="histogram of the first-token time that clients feel, in seconds, with "
+        "labels application and deployment; without it the SLO is bounded from router wait and "
+        "engine time",
+    )
+    headers: dict[str, str] = Field(
+        default_factory=dict, description="sent with every query", repr=False
+    )
+    tenant: str | None = Field(None, description="sent as X-Scope-OrgID (Mimir, Cortex)")
+    bearer: SecretStr | None = Field(None, description="token; better bearer_file")
+    bearer_file: ReadableFile | None = Field(
+        None, description="file with the token, read again at every query"
+    )
+    username: str | None = Field(None, description="for basic authentication")
+    password: SecretStr | None = Field(None, description="for basic authentication")
+    ca_file: ReadableFile | None = Field(None, description="certificates to trust (PEM)")
+    certificate_file: ReadableFile | None = Field(None, description="client certificate (PEM)")
+    key_file: ReadableFile | None = Field(None, description="key of the client certificate (PEM)")
+
+
+class ServeSettings(Section):
+    """Where Ray Serve is."""
+
+    url: Url = Field("http://127.0.0.1:8265", description="base URL of Ray's dashboard")
+    timeout_s: float = Field(5.0, gt=0, le=60, description="seconds until a request is given up")
+    token: SecretStr | None = Field(None, description="Ray's auth token; better token_file")
+    token_file: ReadableFile | None = Field(None, description="file with Ray's auth token")
+    ca_file: ReadableFile | None = Field(None, description="certificates to trust (PEM)")
+    elastic: bool = Field(
+        False,
+        description="true if the cluster adds nodes when replicas wait for room; false: never "
+        "more replicas are asked for than the free resources hold",
+    )
+
+
+class HttpSettings(Section):
+    """Our own HTTP server."""
+
+    host: str = Field("127.0.0.1", description="address to listen on; loopback by default")
+    port: int = Field(8199, ge=0, le=65535, description="port to listen on; 0: any free one")
+
+
+class JournalSettings(Section):
+    """Where decisions and learned state are kept."""
+
+    path: Path = Field(Path("leadtime.db"), description="SQLite file; its folder must exist")
+    retention_days: float = Field(
+        30.0, gt=0, le=3650, description="days after which decisions are dropped"
+    )
+
+
+class LogSettings(Section):
+    """What is written to standard error."""
+
+    format: Literal["console", "json"] = Field("console", description="for people or machines")
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level")
+
+
+class Settings(BaseSettings):
+    """All settings of the daemon."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid", frozen=True, env_prefix=PREFIX, env_nested_delimiter=NESTED
+    )
+
+    mode: Literal["shadow", "active"] = Field(
+        "shadow", description="shadow decides and writes nothing; active scales"
+    )
+    season_s: float = Field(
+        86_400.0,
+        ge=60,
+        le=604_800,
+        description="length in seconds of the cycle that the load repeats; every period of the "
+        "forecaster derives from it",
+    )
+    tick_s: float = Field(10.0, ge=0.5, le=60, description="seconds between two decisions")
+    history_seasons: float = Field(
+        14.0,
+        ge=0,
+        le=14,
+        description="seasons of history read from Prometheus at the start; 14 days by default",
+    )
+    slo: Slo = Field(default_factory=Slo, description="for every deployment that says no other")
+    deployments: list[DeploymentSettings] = Field(
+        default_factory=list,
+        description="deployments to scale, each with application, deployment and any key of slo; "
+        "empty: every one that Serve autoscales or leaves to an external scaler",
+    )
+    prometheus: PrometheusSettings = Field(default_factory=PrometheusSettings)
+    serve: ServeSettings = Field(default_factory=ServeSettings)
+    http: HttpSettings = Field(default_factory=HttpSettings)
+    journal: JournalSettings = Field(default_factory=JournalSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment wins over the file."""
+        return env_settings, init_settings
+
+    @model_validator(mode="before")
+    @classmethod
+    def _inherit(cls, values: Any) -> Any:
+        """Deployments take from `slo` what they do not say themselves."""
+        if not isinstance(values, dict):
+            return values
+        shared, listed = values.get("slo"), values.get("deployments")
+        if not isinstance(shared, dict) or not isinstance(listed, list):
+            return values
+        merged = [{**shared, **entry} if isinstance(entry, dict) else entry for entry in listed]
+        return {**values, "deployments": merged}
+
+    @model_validator(mode="after")
+    def _named_once(self) -> "Settings":
+        names = [(entry.application, entry.deployment) for entry in self.deployments]
+        twice = sorted({"/".join(name) for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"deployments lists {', '.join(twice)} more than once")
+        return self
+
+
+def load(path: Path | None) -> Settings:
+    """Settings from a YAML file and LEADTIME_* variables, which win; raises SettingsError.
+
+    A variable names its setting with two underscores between levels, as in
+    LEADTIME_PROMETHEUS__URL; lists and mappings are written as JSON.
+    """
+    values = _read(path) if path is not None else {}
+    where = f"{path}: " if path is not None else ""
+    try:
+        settings = Settings(**values)
+    except ValidationError as error:
+        raise SettingsError("\n".join(where + line for line in _lines(error))) from error
+    except ValueError as error:
+        raise SettingsError(f"environment: {error}") from error
+    _refuse_unknown_variables()
+    return settings
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: is no YAML: {error}") from error
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise SettingsError(f"{path}: must be a mapping of settings, not {type(values).__name__}")
+    return values
+
+
+def _refuse_unknown_variables() -> None:
+    for name in sorted(os.environ):
+        first = name.removeprefix(PREFIX).lower().split(NESTED)[0]
+        if name.startswith(PREFIX) and name not in RESERVED and first not in Settings.model_fields:
+            raise SettingsError(f"environment: {name} is no setting; see leadtime init")
+
+
+def _lines(error: ValidationError) -> list[str]:
+    lines = []
+    for problem in error.errors(include_url=False, include_input=False, include_context=False):
+        where = ".".join(str(part) for part in problem["loc"]) or "settings"
+        said = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            said = "is no setting; see leadtime init for those there are"
+        lines.append(f"{where}: {said}")
+    return lines

@@ -1,0 +1,311 @@
+"""Builds the daemon from its settings: the only module that knows every adapter."""
+
+import asyncio
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from controller.adapters.fitter import Fitter
+from controller.adapters.http import Board, HttpServer, application
+from controller.adapters.prometheus.backfill import Backfill
+from controller.adapters.prometheus.client import (
+    PrometheusClient,
+    PrometheusError,
+    PrometheusOptions,
+)
+from controller.adapters.prometheus.source import PrometheusSource
+from controller.adapters.serve.actuator import ServeActuator, ShadowActuator
+from controller.adapters.serve.api import ServeApi, ServeError
+from controller.adapters.serve.source import ServeSource
+from controller.adapters.serve.view import Actuation
+from controller.adapters.store import Journal
+from controller.adapters.telemetry import Telemetry
+from controller.core.periods import Periods
+from controller.core.planning import Planner, PlannerSettings
+from controller.core.ports import Known
+from controller.core.types import DeploymentId, Readings
+from controller.loop import Loop, wall_clock_s
+from controller.settings import PrometheusSettings, ServeSettings, Settings, SettingsError, Slo
+
+SECONDS_PER_DAY = 86_400.0
+REFILL_EVERY_S = 60.0
+
+
+class ClusterSource:
+    """Serve's account and Prometheus's, one after the other, failures noted and not raised."""
+
+    def __init__(
+        self, settings: Settings, serve: ServeSource, metrics: PrometheusSource, watch: Telemetry
+    ) -> None:
+        self._settings = settings
+        self._serve = serve
+        self._metrics = metrics
+        self._watch = watch
+        self._known: dict[DeploymentId, None] = {}
+        self._failures: tuple[str, ...] = ()
+        self._unambiguous = False
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What went wrong in the last round."""
+        return self._failures
+
+    async def replicas(self) -> Known:
+        """Serve's account; None for every deployment known when it gives none."""
+        self._failures = ()
+        try:
+            found = await self._serve.read()
+        except ServeError as error:
+            self._fail("serve", [str(error)])
+            return dict.fromkeys(self._known)
+        self._known.update(dict.fromkeys(found))
+        return found
+
+    async def readings(self, now_s: float, replicas: Known) -> Mapping[DeploymentId, Readings]:
+        """Prometheus's account of those deployments."""
+        if not self._unambiguous:
+            problems = await self.ambiguities()
+            if problems:
+                self._fail("prometheus", problems)
+                return {t: Readings(now_s, replicas=known) for t, known in replicas.items()}
+        ttft_s = {target: slo_of(self._settings, target).ttft_s for target in replicas}
+        view = await asyncio.to_thread(self._metrics.read, now_s, replicas, ttft_s)
+        self._fail("prometheus", view.errors)
+        for gpu in view.gpus:
+            self._watch.gpu(gpu.node, gpu.gpu, gpu.utilization_ratio, gpu.memory_ratio)
+        return view.readings
+
+    async def ambiguities(self) -> list[str]:
+        """Why the selected series must not be added up; nothing if they may, or if Prometheus
+        does not say (it is asked again at the next tick)."""
+        try:
+            problems = await asyncio.to_thread(self._metrics.ambiguities)
+        except PrometheusError:
+            return []
+        self._unambiguous = not problems
+        return problems
+
+    def _fail(self, source: str, errors: Iterable[str]) -> None:
+        for error in errors:
+            self._failures += (f"{source}: {error}",)
+            self._watch.failed_source(source, error)
+
+
+class DeploymentPlanners:
+    """Makes planners with the learned state of the journal and the history of Prometheus."""
+
+    def __init__(
+        self, settings: Settings, journal: Journal, backfill: Backfill, watch: Telemetry
+    ) -> None:
+        self._settings = settings
+        self._journal = journal
+        self._backfill = backfill
+        self._watch = watch
+        self._unfilled: set[DeploymentId] = set()
+        self._tried_s = float("-inf")
+
+    async def prepare(self, targets: Iterable[DeploymentId]) -> Mapping[DeploymentId, Planner]:
+        """A planner each; history is read for all of them at once."""
+        planners = {}
+        for target in targets:
+            planner = Planner(target, planner_settings(self._settings, target))
+            learned = self._journal.learned(target)
+            if learned is not None:
+                planner.restore(learned)
+            planners[target] = planner
+            self._unfilled.add(target)
+        await self._fill(planners, wall_clock_s())
+        return planners
+
+    async def refill(self, planners: Mapping[DeploymentId, Planner], now_s: float) -> None:
+        """Once a minute, try again to read the history that could not be read."""
+        if self._unfilled and now_s - self._tried_s >= REFILL_EVERY_S:
+            waiting = {target: planners[target] for target in self._unfilled & planners.keys()}
+            await self._fill(waiting, now_s)
+
+    async def _fill(self, planners: Mapping[DeploymentId, Planner], now_s: float) -> None:
+        self._tried_s = now_s
+        span_s = self._settings.history_seasons * self._settings.season_s
+        if span_s <= 0:
+            self._unfilled.clear()
+            return
+        try:
+            rates, start_s = await asyncio.to_thread(
+                self._backfill.read, now_s, span_s, self._progress
+            )
+        except PrometheusError as error:
+            self._watch.failed_source("backfill", str(error))
+            return
+        for target, planner in planners.items():
+            self._unfilled.discard(target)
+            if target in rates:
+                planner.forecaster.backfill(rates[target], start_s)
+                self._watch.log.info(
+                    "history read",
+                    deployment=str(target),
+                    known_bins=planner.forecaster.known_bins,
+                )
+
+    def _progress(self, share: float) -> None:
+        self._watch.log.info("reading history", done=f"{share:.0%}")
+
+
+@dataclass
+class Daemon:
+    """Everything that runs, and how it ends."""
+
+    settings: Settings
+    source: ClusterSource
+    loop: Loop
+    serve: ServeApi
+    prometheus: PrometheusClient
+    journal: Journal
+    fitter: Fitter
+    board: Board
+    telemetry: Telemetry
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve HTTP and tick until `stop`; the journal is closed last."""
+        app = application(self.board, self.telemetry.page, self._decisions, wall_clock_s)
+        server = HttpServer(app, self.settings.http.host, self.settings.http.port)
+        port = await server.start()
+        self.telemetry.log.info(
+            "started", mode=self.settings.mode, http=f"{self.settings.http.host}:{port}"
+        )
+        try:
+            problems = await self.source.ambiguities()
+            if problems:
+                raise SettingsError("\n".join(f"prometheus.selector: {p}" for p in problems))
+            await self.loop.first_fits()
+            await self.loop.run(stop)
+        finally:
+            await server.stop()
+            await self.close()
+            self.telemetry.log.info("stopped")
+
+    async def close(self) -> None:
+        """Close every connection and file."""
+        self.fitter.close()
+        await self.serve.close()
+        self.prometheus.close()
+        self.journal.close()
+
+    def _decisions(
+        self, target: DeploymentId | None, limit: int, until_s: float | None
+    ) -> list[dict[str, Any]]:
+        return self.journal.decisions(target, limit, until_s)
+
+
+def build(settings: Settings) -> Daemon:
+    """The daemon that the settings describe; raises SettingsError or JournalError."""
+    active = settings.mode == "active"
+    telemetry = Telemetry(active)
+    serve = serve_api(settings.serve)
+    prometheus = PrometheusClient(prometheus_options(settings.prometheus))
+    source = serve_source(settings, serve)
+    journal = Journal(settings.journal.path, settings.journal.retention_days * SECONDS_PER_DAY)
+    board = Board(settings.mode, 3 * settings.tick_s + settings.prometheus.timeout_s)
+    fitter = Fitter()
+    cluster = ClusterSource(settings, source, metrics_source(settings, prometheus), telemetry)
+    loop = Loop(
+        cluster,
+        DeploymentPlanners(settings, journal, backfill(settings, prometheus), telemetry),
+        ServeActuator(serve, source.actuation) if active else ShadowActuator(),
+        (telemetry, board, journal),
+        fitter,
+        telemetry,
+        settings.tick_s,
+    )
+    return Daemon(settings, cluster, loop, serve, prometheus, journal, fitter, board, telemetry)
+
+
+def slo_of(settings: Settings, target: DeploymentId) -> Slo:
+    """What is promised for a deployment: its own entry, or the common one."""
+    for entry in settings.deployments:
+        if (entry.application, entry.deployment) == target:
+            return entry
+    return settings.slo
+
+
+def planner_settings(settings: Settings, target: DeploymentId) -> PlannerSettings:
+    """The core's view of the settings of one deployment."""
+    slo = slo_of(settings, target)
+    return PlannerSettings(
+        periods=Periods.of_season(settings.season_s, settings.tick_s),
+        tick_s=settings.tick_s,
+        scrape_s=settings.prometheus.scrape_s,
+        ttft_s=slo.ttft_s,
+        attainment=slo.attainment,
+        min_replicas=slo.min_replicas,
+        max_replicas=slo.max_replicas,
+        lead_prior_s=slo.lead_prior_s,
+        slots=slo.slots,
+        writes=settings.mode == "active",
+    )
+
+
+def serve_api(settings: ServeSettings) -> ServeApi:
+    """Serve's REST API, with Ray's token where one is set."""
+    token = settings.token.get_secret_value() if settings.token else None
+    if settings.token_file is not None:
+        token = settings.token_file.read_text().strip()
+    verify: ssl.SSLContext | bool = True
+    if settings.ca_file is not None:
+        try:
+            verify = ssl.create_default_context(cafile=str(settings.ca_file))
+        except (ssl.SSLError, OSError) as error:
+            raise SettingsError(f"serve.ca_file: holds no certificate: {error}") from error
+    client = httpx.AsyncClient(
+        base_url=settings.url,
+        timeout=settings.timeout_s,
+        headers={"Authorization": f"Bearer {token}"} if token else {},
+        verify=verify,
+        trust_env=False,
+    )
+    return ServeApi(client)
+
+
+def serve_source(settings: Settings, api: ServeApi) -> ServeSource:
+    """The deployments of the settings, as Serve sees them."""
+    chosen = {
+        DeploymentId(entry.application, entry.deployment): (
+            Actuation(entry.actuation) if entry.actuation else None
+        )
+        for entry in settings.deployments
+    }
+    return ServeSource(api, chosen, settings.serve.elastic)
+
+
+def prometheus_options(settings: PrometheusSettings) -> PrometheusOptions:
+    """How to reach Prometheus."""
+    secret = settings.bearer, settings.password
+    bearer, password = (value.get_secret_value() if value else None for value in secret)
+    return PrometheusOptions(
+        url=settings.url,
+        timeout_s=settings.timeout_s,
+        headers=settings.headers,
+        tenant=settings.tenant,
+        bearer=bearer,
+        bearer_file=settings.bearer_file,
+        username=settings.username,
+        password=password,
+        ca_file=settings.ca_file,
+        certificate_file=settings.certificate_file,
+        key_file=settings.key_file,
+    )
+
+
+def metrics_source(settings: Settings, client: PrometheusClient) -> PrometheusSource:
+    """The readings of one tick."""
+    chosen = settings.prometheus
+    return PrometheusSource(client, chosen.selector, chosen.scrape_s, chosen.client_ttft)
+
+
+def backfill(settings: Settings, client: PrometheusClient) -> Backfill:
+    """The history at the start."""
+    periods = Periods.of_season(settings.season_s, settings.tick_s)
+    chosen = settings.prometheus
+    return Backfill(client, chosen.selector, chosen.scrape_s, periods.bin_s)
