@@ -8,6 +8,7 @@ C / (W (1 + beta (C - 1))) requests per second. Worked: W = 2 s, beta = 0.06, C 
 16 / (2 x 1.9) = 4.21 (`test_worked_capacity`).
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ from controller.core.types import Load
 PRIOR_BETA = 0.05
 PRIOR_COMPLETIONS = 30.0
 MIN_COMPLETIONS = 3.0
+SURPRISE = 1.5
 PROMPT_TOKENS_PER_OUTPUT = 100.0
 
 
@@ -43,34 +45,39 @@ class CapacityLaw:
 
 
 class Capacity:
-    """Learns one deployment's law from windows of `window_s`, forgetting over `memory_s`.
+    """Learns one deployment's law from windows of `window_s`.
 
-    A window counts if the number of ready replicas held still in it and something completed,
-    so that a replica's first slow requests weigh little. Where token counters exist, work
-    follows the tokens of a request: longer prompts raise the demand, not lower the capacity.
+    The slow-down is learned over about `memory_s`, the work of a request over a 48th of that
+    (at least ten windows), as mixes change faster than engines. A window counts if the number
+    of ready replicas held still in it and something completed; one window counts as at most half
+    more or a third less than expected. Where token counters exist, work follows the tokens of
+    a request: longer prompts raise the demand, they do not lower the capacity.
     """
 
     def __init__(self, window_s: float, memory_s: float) -> None:
         self._window_s = window_s
         self._keep = 0.5 ** (window_s / memory_s)
+        self._keep_work = 0.5 ** min(0.1, 48 * window_s / memory_s)
         self._ready = 0
         self._elapsed_s = self._running_s = self._completed = 0.0
         self._tokens = self._token_requests = 0.0
         self._usual_tokens: float | None = None
         self._recent_tokens: float | None = None
         self._moments = np.zeros(5)
+        self._work = np.zeros(2)
 
-    @property
-    def moments(self) -> tuple[float, ...]:
-        """The learned state: weighted sums of 1, m, m^2, S and m S with m = n - 1."""
-        return tuple(self._moments.tolist())
+    def state(self) -> dict[str, list[float]]:
+        """What was learned: for the slow-down the weighted sums of 1, m, m^2, S and m S with
+        m = n - 1; for the work those of 1 and of the work alone."""
+        return {"slow_down": self._moments.tolist(), "work": self._work.tolist()}
 
-    def restore(self, moments: tuple[float, ...]) -> None:
-        """Continue from a learned state."""
-        self._moments = np.array(moments, dtype=np.float64)
+    def restore(self, state: Mapping[str, Sequence[float]]) -> None:
+        """Continue from an earlier `state()`."""
+        self._moments = np.array(state["slow_down"], dtype=np.float64)
+        self._work = np.array(state["work"], dtype=np.float64)
 
-    def observe(self, load: Load, ready: int, elapsed_s: float) -> None:
-        """Take one tick in: what ran over the last `elapsed_s` on `ready` replicas."""
+    def observe(self, load: Load, ready: int) -> None:
+        """Take one tick in: what ran on `ready` replicas since the last."""
         self._follow_tokens(load)
         if ready != self._ready or load.completions is None:
             self._ready = ready
@@ -85,22 +92,10 @@ class Capacity:
 
     def law(self, slots: float) -> CapacityLaw | None:
         """The law as known now, for a replica of `slots` slots; None before any window."""
-        weight, m, mm, s, ms = self._moments
+        weight, worked = self._work
         if weight <= 0:
             return None
-        prior = PRIOR_COMPLETIONS
-        matrix = np.array(
-            [
-                [weight + prior * PRIOR_BETA**2, m - prior * PRIOR_BETA],
-                [m - prior * PRIOR_BETA, mm + prior],
-            ]
-        )
-        work_s, slope = np.linalg.solve(matrix, np.array([s, ms]))
-        if not work_s > 0:
-            work_s, slope = s / weight, 0.0
-        beta = min(max(slope / work_s, 0.0), 1.0)
-        work_s = (s / weight) / (1.0 + beta * (m / weight))
-        return CapacityLaw(slots, work_s * self.mix, beta)
+        return CapacityLaw(slots, float(worked / weight) * self.mix, self._beta())
 
     @property
     def mix(self) -> float:
@@ -109,6 +104,21 @@ class Capacity:
             return 1.0
         return self._recent_tokens / self._usual_tokens
 
+    def _beta(self) -> float:
+        """Least squares of S = W + W beta m, held towards the prior by 30 completions."""
+        weight, m, mm, s, ms = self._moments
+        if weight <= 0:
+            return PRIOR_BETA
+        prior = PRIOR_COMPLETIONS
+        matrix = np.array(
+            [
+                [weight + prior * PRIOR_BETA**2, m - prior * PRIOR_BETA],
+                [m - prior * PRIOR_BETA, mm + prior],
+            ]
+        )
+        work_s, slope = np.linalg.solve(matrix, np.array([s, ms]))
+        return float(min(max(slope / work_s, 0.0), 1.0)) if work_s > 0 else PRIOR_BETA
+
     def _begin_window(self) -> None:
         self._elapsed_s = self._running_s = self._completed = 0.0
 
@@ -116,10 +126,16 @@ class Capacity:
         if self._completed < MIN_COMPLETIONS or self._running_s <= 0:
             return
         running = self._running_s / self._elapsed_s / self._ready
-        stay_s = self._running_s / self._completed / self.mix
         m = max(running - 1.0, 0.0)
+        stay_s = self._running_s / self._completed / self.mix
+        law = self.law(running)
+        if law is not None:
+            expected_s = law.latency_s(running) / self.mix
+            stay_s = min(max(stay_s, expected_s / SURPRISE), expected_s * SURPRISE)
         row = np.array([1.0, m, m * m, stay_s, m * stay_s])
         self._moments = self._moments * self._keep + self._completed * row
+        alone_s = stay_s / (1.0 + self._beta() * m)
+        self._work = self._work * self._keep_work + self._completed * np.array([1.0, alone_s])
 
     def _follow_tokens(self, load: Load) -> None:
         if not load.completions or load.prompt_tokens is None or load.output_tokens is None:

@@ -128,7 +128,7 @@ class Planner:
         """Everything learned that history cannot give back, for a restart; plain JSON."""
         return {
             "lead_samples_s": list(self.lead.samples_s),
-            "capacity": list(self._capacity.moments),
+            "capacity": self._capacity.state(),
             "late": [self._price.late, self._price.total, self._price.typical_rps],
             "price_integral": self._price.integral,
             "wanted": self._wanted,
@@ -138,7 +138,7 @@ class Planner:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()` of an earlier run."""
         self.lead = LeadTime(self.settings.lead_prior_s, state["lead_samples_s"])
-        self._capacity.restore(tuple(state["capacity"]))
+        self._capacity.restore(state["capacity"])
         self._price.late, self._price.total, self._price.typical_rps = state["late"]
         self._price.integral = state["price_integral"]
         self._wanted = state["wanted"]
@@ -158,7 +158,7 @@ class Planner:
             self.forecaster.observe(observation.demand)
             self._gap_s += 0.1 * (observation.at_s - self.forecaster.history.end_s - self._gap_s)
         if load is not None and replicas is not None and replicas.ready:
-            self._capacity.observe(load, replicas.ready, elapsed_s)
+            self._capacity.observe(load, replicas.ready)
             if load.first_tokens_rps is not None and load.late_ratio is not None:
                 tokens = load.first_tokens_rps * elapsed_s
                 self._price.observe(tokens, tokens * load.late_ratio, elapsed_s)

@@ -7,7 +7,7 @@ the planner holds; with another signal in doubt it may grow but not shrink.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.core.counters import CounterTracker, is_count
 from controller.core.types import (
@@ -112,8 +112,10 @@ class SignalReader:
         )
         if arrivals.trust is Trust.MISSING and self._is_idle(readings, signals):
             arrivals, demand = self._idle(readings.at_s, signals["ongoing"].age_s)
-        signals["arrivals"] = arrivals
         usable = arrivals.trust in TRUSTED
+        if usable and demand is not None:
+            arrivals = replace(arrivals, value=demand.rate_rps)
+        signals["arrivals"] = arrivals
         return Observation(
             at_s=readings.at_s,
             age_s=arrivals.age_s,

@@ -77,9 +77,7 @@ class RayCluster:
             "proxy_location": "HeadOnly",
             **config,
         }
-        answer = httpx.put(
-            f"{self.dashboard_url}/api/serve/applications/", json=config, timeout=60
-        )
+        answer = httpx.put(f"{self.dashboard_url}/api/serve/applications/", json=config, timeout=60)
         if answer.status_code != 200:
             raise DidNotStart(f"Serve refused the config: {answer.text[:2000]}")
         names = {application["name"] for application in config["applications"]}

@@ -1,0 +1,224 @@
+"""Features, models, calibration and the forecaster that holds them together."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.core.forecasting import fitting, last_value, location_scale
+from controller.core.forecasting.calibration import Calibration
+from controller.core.forecasting.features import Frame
+from controller.core.forecasting.forecaster import PROBABILITIES, Forecaster
+from controller.core.types import Demand
+from controller.core.windows import Values
+from tests.core.loads import DAY, SHORT_DAY, daily
+
+HORIZON = 6
+
+
+def frame_of(rates: Values, reach: int = 4) -> Frame:
+    frame = Frame(SHORT_DAY, 0.05, reach, 0)
+    frame.extend(rates)
+    return frame
+
+
+def every_feature(frame: Frame, rows: Values) -> Values:
+    return np.concatenate(
+        [
+            frame.location(rows),
+            frame.seasonal(rows, HORIZON),
+            frame.volatility(rows),
+            frame.spread(rows, HORIZON),
+        ],
+        axis=1,
+    )
+
+
+def test_features_are_the_same_bin_by_bin_as_at_once() -> None:
+    rates = daily(SHORT_DAY, 3, seed=1)
+    rates[500:560] = np.nan
+    whole = frame_of(rates)
+    grown = frame_of(rates[:1400])
+    for rate in rates[1400:]:
+        grown.extend(np.array([rate]))
+    rows = np.arange(1400, len(rates))
+    np.testing.assert_allclose(every_feature(whole, rows), every_feature(grown, rows), atol=1e-9)
+
+
+def test_features_never_see_the_future() -> None:
+    rates = daily(SHORT_DAY, 3, seed=2)
+    changed = rates.copy()
+    changed[1800:] = 99.0
+    rows = np.arange(1000, 1800)
+    np.testing.assert_array_equal(
+        every_feature(frame_of(rates), rows), every_feature(frame_of(changed), rows)
+    )
+
+
+def test_the_target_is_the_largest_block_mean_of_its_window() -> None:
+    rates = np.arange(40, dtype=float)
+    rates[25] = 100
+    frame = frame_of(rates)
+    # The window of row 17 opens 6 bins later: bins 24 to 29, and 25-27 has the largest mean.
+    assert frame.peak_rps(np.array([17]), HORIZON)[0] == pytest.approx((100 + 26 + 27) / 3)
+    assert np.isnan(frame.peak_rps(np.array([30]), HORIZON)[0])
+
+
+def test_a_peak_of_an_earlier_season_within_reach_is_seen() -> None:
+    rates = np.full(2 * 720, 5.0)
+    rates[300:312] = 50.0
+    frame = frame_of(rates, reach=10)
+    highest = frame.seasons.profiles
+    seen = np.exp(frame.seasons.at(np.arange(1000, 1060))[:, highest])
+    # One season after 300 is 1020; a window opening up to 10 + 6 bins before it reaches it.
+    assert seen[0] == pytest.approx(5.05, abs=0.1)
+    assert seen[20] == pytest.approx(50.05, abs=0.1)
+    assert seen[12] == pytest.approx(50.05, abs=0.1)
+
+
+def test_quantiles_cover_what_they_say_on_the_days_after_the_fit() -> None:
+    rates = daily(SHORT_DAY, 16, seed=3)
+    trained, until = 10 * 720, len(rates)
+    model = location_scale.fit(frame_of(rates[:trained]), HORIZON, 4, PROBABILITIES)
+    assert model is not None
+    assert len(model.pairs) == 2
+    frame = frame_of(rates)
+    rows = np.arange(trained, until - 20)
+    peaks = frame.peak_rps(rows, HORIZON)
+    quantiles = model.quantiles(frame, rows)
+    assert (np.diff(quantiles, axis=1) >= 0).all()
+    for q in (0.5, 0.9, 0.95, 0.99):
+        column = int(np.argmin(np.abs(PROBABILITIES - q)))
+        assert (peaks <= quantiles[:, column]).mean() == pytest.approx(q, abs=0.03)
+
+
+def pinball(peaks: Values, quantiles: Values) -> float:
+    above = np.maximum(peaks[:, None] - quantiles, 0) * PROBABILITIES
+    below = np.maximum(quantiles - peaks[:, None], 0) * (1 - PROBABILITIES)
+    return float((above + below).mean())
+
+
+def test_the_model_beats_the_last_value() -> None:
+    rates = daily(SHORT_DAY, 14, seed=4)
+    trained = 10 * 720
+    history, frame = frame_of(rates[:trained]), frame_of(rates)
+    model = location_scale.fit(history, HORIZON, 4, PROBABILITIES)
+    cheap = last_value.fit(history, HORIZON, PROBABILITIES)
+    assert model is not None
+    rows = np.arange(trained, len(rates) - 20)
+    peaks = frame.peak_rps(rows, HORIZON)
+    ours, theirs = (pinball(peaks, m.quantiles(frame, rows)) for m in (model, cheap))
+    assert ours < 0.95 * theirs
+
+
+def test_seasonal_features_wait_for_a_whole_season_of_training_rows() -> None:
+    rates = daily(SHORT_DAY, 3, seed=5)
+    for bins, pairs in ((720, 1), (800, 1), (3 * 720, 2)):
+        model = location_scale.fit(frame_of(rates[:bins]), HORIZON, 4, PROBABILITIES)
+        assert model is not None
+        assert len(model.pairs) == pairs
+
+
+def test_too_little_history_gives_the_cheap_model() -> None:
+    rates = daily(SHORT_DAY, 1, seed=6)[:100]
+    job = fitting.FitJob(SHORT_DAY, rates, 100, (1, HORIZON), 4, PROBABILITIES)
+    assert [model.name for model in fitting.run(job).models] == ["last_value", "last_value"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.one_of(st.floats(0, 1e4), st.just(float("nan")), st.just(0.0)),
+        min_size=1,
+        max_size=300,
+    )
+)
+def test_any_history_gives_finite_ordered_quantiles_or_none(rates: list[float]) -> None:
+    values = np.array(rates)
+    job = fitting.FitJob(SHORT_DAY, values, len(values), (1, HORIZON), 4, PROBABILITIES)
+    forecaster = Forecaster(SHORT_DAY, (10.0, 60.0), 40.0)
+    forecaster.backfill(values, 0.0)
+    forecaster.adopt(fitting.run(job))
+    forecast = forecaster.forecast(forecaster.history.end_s, 60.0)
+    if forecast is None:
+        assert not np.isfinite(values[-6:]).any()
+        return
+    quantiles = np.array(forecast.quantiles)
+    assert np.isfinite(quantiles).all()
+    assert (np.diff(quantiles) >= 0).all()
+    assert (quantiles >= 0).all()
+
+
+def test_calibration_makes_biased_quantiles_cover() -> None:
+    rng = np.random.default_rng(7)
+    calibration = Calibration(SHORT_DAY, PROBABILITIES, delay_bins=7)
+    honest = np.exp(np.array([last_value.prior(6, PROBABILITIES).shape])[0])
+    timid = 10 * honest**0.6
+    high = int(np.argmin(np.abs(PROBABILITIES - 0.95)))
+    covered = []
+    for _ in range(6000):
+        issued = calibration.correct(timid)
+        peak = 10 * float(np.exp(0.25 * rng.standard_normal()))
+        covered.append(peak <= issued[high])
+        calibration.settle(issued, peak)
+    assert np.mean(covered[:300]) < 0.9
+    assert np.mean(covered[-3000:]) == pytest.approx(0.95, abs=0.015)
+    assert calibration.coverage[0.95] == pytest.approx(0.95, abs=0.03)
+
+
+def test_an_outage_does_not_blow_calibration_up() -> None:
+    calibration = Calibration(DAY, PROBABILITIES, delay_bins=2)
+    quantiles = np.linspace(8, 14, len(PROBABILITIES))
+    for peak in [10.0] * 50 + [0.0] * 500 + [float("nan")] * 100:
+        calibration.settle(calibration.correct(quantiles), peak)
+    corrected = calibration.correct(quantiles)
+    assert np.isfinite(corrected).all()
+    assert corrected[-1] > 8
+
+
+def test_the_forecaster_forecasts_from_the_first_tick_after_a_backfill() -> None:
+    rates = daily(SHORT_DAY, 10, seed=8)
+    forecaster = Forecaster(SHORT_DAY, (10.0, 60.0), 40.0)
+    forecaster.backfill(rates, 0.0)
+    job = forecaster.fit_due()
+    assert job is not None
+    assert forecaster.fit_due() is None
+    forecaster.adopt(fitting.run(job))
+    forecast = forecaster.forecast(forecaster.history.end_s + 3.0, 60.0)
+    assert forecast is not None
+    assert forecast.model == "location_scale"
+    assert forecast.at(0.5) == pytest.approx(rates[-6:].mean(), rel=0.5)
+    assert forecast.at(0.99) > forecast.at(0.9) > forecast.at(0.5)
+
+
+def test_a_new_deployment_is_forecast_within_minutes() -> None:
+    forecaster = Forecaster(DAY, (10.0, 60.0), 60.0)
+    for step in range(45):
+        start_s = 1e9 + 10 * step
+        forecaster.observe(Demand(start_s, start_s + 10, 50.0))
+    forecast = forecaster.forecast(forecaster.history.end_s, 60.0)
+    assert forecast is not None
+    assert forecast.at(0.5) == pytest.approx(5.0, rel=0.05)
+    assert forecaster.fit_due() is not None
+
+
+def test_a_refit_is_due_after_its_period_and_when_the_lead_has_moved() -> None:
+    rates = daily(SHORT_DAY, 3, seed=9)
+    forecaster = Forecaster(SHORT_DAY, (10.0, 60.0), 40.0)
+    forecaster.backfill(rates[:2000], 0.0)
+    job = forecaster.fit_due()
+    assert job is not None
+    forecaster.adopt(fitting.run(job))
+    due = []
+    for step in range(400):
+        if step == 20:
+            forecaster.aim((10.0, 200.0), 200.0)
+        start_s = 20_000.0 + 10 * step
+        forecaster.observe(Demand(start_s, start_s + 10, 50.0))
+        job = forecaster.fit_due()
+        if job is not None:
+            due.append(step)
+            forecaster.adopt(fitting.run(job))
+    # The new aim is taken up at the next look (a 24th of a season: 30 bins), then a refit
+    # comes every quarter of a season: 180 bins.
+    assert due == [29, 209, 389]
