@@ -133,21 +133,19 @@ class DeploymentPlanners:
             self._unfilled.clear()
             return
         try:
-            rates, start_s = await asyncio.to_thread(
-                self._backfill.read, now_s, span_s, self._progress
-            )
+            past = await asyncio.to_thread(self._backfill.read, now_s, span_s, self._progress)
         except PrometheusError as error:
             self._watch.failed_source("backfill", str(error))
             return
         for target, planner in planners.items():
             self._unfilled.discard(target)
-            if target in rates:
-                planner.forecaster.backfill(rates[target], start_s)
-                self._watch.log.info(
-                    "history read",
-                    deployment=str(target),
-                    known_bins=planner.forecaster.known_bins,
-                )
+            if target in past.rates:
+                planner.forecaster.backfill(past.rates[target], past.start_s)
+            if target in past.work:
+                work = past.work[target]
+                planner.learn_past(work.window_s, work.running, work.completed_rps, work.replicas)
+            known = planner.forecaster.known_bins
+            self._watch.log.info("history read", deployment=str(target), known_bins=known)
 
     def _progress(self, share: float) -> None:
         self._watch.log.info("reading history", done=f"{share:.0%}")
@@ -308,4 +306,4 @@ def backfill(settings: Settings, client: PrometheusClient) -> Backfill:
     """The history at the start."""
     periods = Periods.of_season(settings.season_s, settings.tick_s)
     chosen = settings.prometheus
-    return Backfill(client, chosen.selector, chosen.scrape_s, periods.bin_s)
+    return Backfill(client, chosen.selector, chosen.scrape_s, periods.bin_s, periods.window_s)

@@ -49,9 +49,11 @@ class Capacity:
 
     The slow-down is learned over about `memory_s`, the work of a request over a 48th of that
     (at least ten windows), as mixes change faster than engines. A window counts if the number
-    of ready replicas held still in it and something completed; one window counts as at most half
-    more or a third less than expected. Where token counters exist, work follows the tokens of
-    a request: longer prompts raise the demand, they do not lower the capacity.
+    of ready replicas held still in it and something completed; one window counts as at most
+    half more or a third less than expected. Requests that came in during a window and stayed
+    count half: so Little's law holds while the load rises. Where token counters exist, work
+    follows the tokens of a request: longer prompts raise the demand, they do not lower the
+    capacity.
     """
 
     def __init__(self, window_s: float, memory_s: float) -> None:
@@ -59,7 +61,7 @@ class Capacity:
         self._keep = 0.5 ** (window_s / memory_s)
         self._keep_work = 0.5 ** min(0.1, 48 * window_s / memory_s)
         self._ready = 0
-        self._elapsed_s = self._running_s = self._completed = 0.0
+        self._elapsed_s = self._running_s = self._completed = self._ongoing = 0.0
         self._tokens = self._token_requests = 0.0
         self._usual_tokens: float | None = None
         self._recent_tokens: float | None = None
@@ -81,11 +83,13 @@ class Capacity:
         self._follow_tokens(load)
         if ready != self._ready or load.completions is None:
             self._ready = ready
+            self._ongoing = load.ongoing
             self._begin_window()
             return
         self._elapsed_s += load.interval_s
-        self._running_s += load.ongoing * load.interval_s
-        self._completed += load.completions
+        self._running_s += (load.ongoing + self._ongoing) / 2 * load.interval_s
+        self._completed += load.completions + (load.ongoing - self._ongoing) / 2
+        self._ongoing = load.ongoing
         if self._elapsed_s >= self._window_s:
             self._close_window()
             self._begin_window()
@@ -96,6 +100,11 @@ class Capacity:
         if weight <= 0:
             return None
         return CapacityLaw(slots, float(worked / weight) * self.mix, self._beta())
+
+    @property
+    def known(self) -> bool:
+        """Whether any window was learned from."""
+        return bool(self._work[0] > 0)
 
     @property
     def mix(self) -> float:
@@ -126,16 +135,20 @@ class Capacity:
         if self._completed < MIN_COMPLETIONS or self._running_s <= 0:
             return
         running = self._running_s / self._elapsed_s / self._ready
+        self.learn(running, self._completed, self._running_s / self._completed / self.mix)
+
+    def learn(self, running: float, completed: float, stay_s: float) -> None:
+        """Take one window in: mean requests running on each replica, requests completed, and
+        the mean time (seconds) that one stayed."""
         m = max(running - 1.0, 0.0)
-        stay_s = self._running_s / self._completed / self.mix
         law = self.law(running)
         if law is not None:
             expected_s = law.latency_s(running) / self.mix
             stay_s = min(max(stay_s, expected_s / SURPRISE), expected_s * SURPRISE)
         row = np.array([1.0, m, m * m, stay_s, m * stay_s])
-        self._moments = self._moments * self._keep + self._completed * row
+        self._moments = self._moments * self._keep + completed * row
         alone_s = stay_s / (1.0 + self._beta() * m)
-        self._work = self._work * self._keep_work + self._completed * np.array([1.0, alone_s])
+        self._work = self._work * self._keep_work + completed * np.array([1.0, alone_s])
 
     def _follow_tokens(self, load: Load) -> None:
         if not load.completions or load.prompt_tokens is None or load.output_tokens is None:

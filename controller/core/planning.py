@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from controller.core.capacity import Capacity, CapacityLaw
+import numpy as np
+
+from controller.core.capacity import MIN_COMPLETIONS, Capacity, CapacityLaw
 from controller.core.forecasting.fitting import FitJob, Fitted
 from controller.core.forecasting.forecaster import Forecaster
 from controller.core.guards import BLIND_GUARDS, GUARDS, Limits, guarded
@@ -31,6 +33,7 @@ from controller.core.types import (
     Replicas,
     ScaleDeployment,
 )
+from controller.core.windows import Values
 
 LEAD_QUANTILE = 0.8
 PREFILL_SHARE = 0.1
@@ -115,6 +118,20 @@ class Planner:
             work_s=None if law is None else law.work_s,
             price_gpu_s=0.0 if law is None else self._price.gpu_s(self.lead_s, law.capacity_rps),
         )
+
+    def learn_past(
+        self, window_s: float, running: Values, completed_rps: Values, replicas: Values
+    ) -> None:
+        """Learn the capacity from past windows, if nothing was learned before: mean requests
+        running, completions per second and replicas in each; NaN where not known."""
+        if self._capacity.known:
+            return
+        steady = np.diff(replicas, prepend=np.nan) == 0
+        completed = completed_rps * window_s
+        enough = (completed >= MIN_COMPLETIONS) & (running > 0) & (replicas > 0)
+        for at in np.flatnonzero(steady & enough):
+            stay_s = float(running[at] / completed_rps[at])
+            self._capacity.learn(float(running[at] / replicas[at]), float(completed[at]), stay_s)
 
     def fit_due(self) -> FitJob | None:
         """A forecast fit to run elsewhere, if one is due; give its result to `adopt`."""

@@ -15,6 +15,9 @@ from controller.replay.score import Score, read_score
 from controller.replay.trace import Floats, Requests, Span, Trace, joined
 
 COLD_STARTS_DRAWN = 65_536
+
+Members = list[tuple[int, int, float]]
+"""(serial number, phase of `layout`, time it was asked for) of each replica."""
 DRAIN_STEP_S = 60.0
 
 
@@ -100,6 +103,7 @@ class View(NamedTuple):
     starting: int
     draining: int
     starting_since_s: Floats
+    members: Members
 
 
 class Plant:
@@ -188,7 +192,8 @@ class Plant:
         observe(self.cluster, self._view)
         values = self._view.tolist()
         counts = map(int, values[layout.TARGET : layout.DRAINING_REPLICAS + 1])
-        return View._make((*values[: layout.TARGET], *counts, self._starting_since_s()))
+        fleet = self._starting_since_s(), self._members()
+        return View._make((*values[: layout.TARGET], *counts, *fleet))
 
     def set_target(self, replicas: int) -> None:
         """Ask for so many replicas, starting ones included; held within 0 and the cap."""
@@ -212,6 +217,14 @@ class Plant:
     def _busy(state: np.void) -> bool:
         can_serve = state["ready"] or state["starting"]
         return bool(state["running"] or (state["head"] < state["tail"] and can_serve))
+
+    def _members(self) -> Members:
+        held = self.cluster.replicas[: int(self.cluster.state[0]["used"])]
+        return [
+            (int(member["serial"]), int(member["phase"]), float(member["since_s"]))
+            for member in held
+            if member["phase"] != layout.FREE
+        ]
 
     def _starting_since_s(self) -> Floats:
         if not self.cluster.state[0]["starting"]:

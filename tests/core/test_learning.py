@@ -76,6 +76,41 @@ def test_worked_capacity() -> None:
     assert CapacityLaw(16, 2.0, 0.06).latency_s(16) == pytest.approx(3.8)
 
 
+# Half an hour of a load that never takes more than 10 of 16 slots.
+WAVE = [
+    4.0,
+    5,
+    6,
+    7,
+    8,
+    9,
+    10,
+    9,
+    8,
+    7,
+    6,
+    5,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    10,
+    9,
+    8,
+    7,
+    6,
+    5,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+]
+
+
 def traffic(
     capacity: Capacity,
     law: CapacityLaw,
@@ -105,8 +140,7 @@ def test_the_knee_is_found_from_normal_traffic() -> None:
     """Never above 70 % of the slots, half an hour: the knee within 10 %."""
     law = CapacityLaw(16, 2.0, 0.06)
     capacity = Capacity(60, 86_400)
-    rng = np.random.default_rng(1)
-    traffic(capacity, law, list(rng.uniform(3, 11, 30)))
+    traffic(capacity, law, WAVE)
     found = capacity.law(16)
     assert found is not None
     assert found.capacity_rps == pytest.approx(law.capacity_rps, rel=0.10)
@@ -137,7 +171,7 @@ def test_slow_first_samples_of_a_replica_move_capacity_little() -> None:
     """D9: three slow samples move the learned capacity by less than 10 %."""
     law = CapacityLaw(16, 2.0, 0.06)
     capacity = Capacity(60, 86_400)
-    traffic(capacity, law, [4, 6, 8, 10] * 8)
+    traffic(capacity, law, WAVE)
     before = capacity.law(16)
     for _ in range(18):
         capacity.observe(Load(0, 32, interval_s=10, completions=4 * 8 / 12 * 10), 4)
@@ -151,10 +185,10 @@ def test_longer_prompts_are_more_work_not_less_capacity() -> None:
     """D11: twenty times the prompt at the same rate; the work follows the tokens at once."""
     law = CapacityLaw(16, 2.0, 0.06)
     capacity = Capacity(60, 86_400)
-    traffic(capacity, law, [4, 6, 8, 10] * 8, tokens=(400, 96))
+    traffic(capacity, law, WAVE, tokens=(400, 96))
     before = capacity.law(16)
     longer = CapacityLaw(16, 2.0 * (8000 / 100 + 96) / (400 / 100 + 96), 0.06)
-    traffic(capacity, longer, [4, 6], tokens=(8000, 96))
+    traffic(capacity, longer, [10, 10], tokens=(8000, 96))
     after = capacity.law(16)
     assert before is not None
     assert after is not None
@@ -165,7 +199,7 @@ def test_longer_prompts_are_more_work_not_less_capacity() -> None:
 def test_what_was_learned_survives_a_restart() -> None:
     law = CapacityLaw(16, 2.0, 0.06)
     capacity, restarted = Capacity(60, 86_400), Capacity(60, 86_400)
-    traffic(capacity, law, [4, 8, 10] * 5)
+    traffic(capacity, law, WAVE)
     restarted.restore(capacity.state())
     assert restarted.law(16) == capacity.law(16)
 

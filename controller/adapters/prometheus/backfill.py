@@ -1,75 +1,116 @@
-"""The load of the last days, read once at the start so that the first tick can forecast."""
+"""The last days, read once at the start so that the first tick can forecast and size."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from math import floor, isfinite
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.adapters.prometheus import names
-from controller.adapters.prometheus.client import PrometheusClient, Series
+from controller.adapters.prometheus.client import PrometheusClient
 from controller.adapters.prometheus.promql import duration, selector
 from controller.core.types import DeploymentId
 
 # Prometheus refuses queries of more than 11,000 points a series.
 POINTS = 10_000
+BY = "by (application, deployment)"
 
 Rates = NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class WorkWindows:
+    """What ran in each of many windows: mean requests running, completions per second, and
+    replicas reporting; NaN where not known."""
+
+    window_s: float
+    running: Rates
+    completed_rps: Rates
+    replicas: Rates
+
+
+@dataclass(frozen=True)
+class Past:
+    """What Prometheus knows of the last days: arrival rates in bins from `start_s` on (NaN
+    where not known) and the work done in windows, both by deployment."""
+
+    start_s: float
+    rates: Mapping[DeploymentId, Rates] = field(default_factory=dict)
+    work: Mapping[DeploymentId, WorkWindows] = field(default_factory=dict)
+
+
 class Backfill:
-    """Arrival rates in bins, by deployment; bins that Prometheus knows nothing of are NaN."""
+    """Reads the past in chunks that stay within Prometheus's limit of points."""
 
     def __init__(
-        self, client: PrometheusClient, labels: Mapping[str, str], scrape_s: float, bin_s: float
+        self,
+        client: PrometheusClient,
+        labels: Mapping[str, str],
+        scrape_s: float,
+        bin_s: float,
+        window_s: float,
     ) -> None:
         self._client = client
         self._labels = labels
         self._bin_s = bin_s
-        # A rate needs two samples, so a window must span two scrapes and then some.
-        self._window_s = max(2.5 * scrape_s, bin_s)
+        self._window_s = max(window_s, 4 * scrape_s)
+        # A rate needs two samples, so it must look back over two scrapes and then some.
+        self._look_back_s = max(2.5 * scrape_s, bin_s)
 
-    def read(
-        self, now_s: float, span_s: float, progress: Callable[[float], None]
-    ) -> tuple[dict[DeploymentId, Rates], float]:
-        """Rates of the bins from `span_s` ago until now, and when the first begins.
-
-        `progress` is called with the share done after each of the chunks. Raises
-        PrometheusError.
-        """
-        count = floor(span_s / self._bin_s)
-        last_bin = floor(now_s / self._bin_s)
-        first_bin = last_bin - count
-        rates: dict[DeploymentId, Rates] = {}
-        for first, stop in _chunks(first_bin, last_bin):
-            start_s = self._evaluated_s(first)
-            end_s = min(self._evaluated_s(stop - 1), floor(now_s))
-            for series in self._rates(start_s, end_s) if end_s >= start_s else ():
-                labels = series["metric"]
-                target = DeploymentId(labels["application"], labels["deployment"])
-                held = rates.setdefault(target, np.full(count, np.nan))
-                self._fill(held[first - first_bin : stop - first_bin], series, start_s)
-            progress((stop - first_bin) / max(count, 1))
-        return rates, first_bin * self._bin_s
-
-    def _evaluated_s(self, number: int) -> int:
-        """When to ask for a bin's rate. A rate looks back over its window, so half a window
-        after the bin's middle it is centred there; to the whole second that the client asks."""
-        return round((number + 0.5) * self._bin_s + self._window_s / 2)
-
-    def _rates(self, start_s: int, end_s: int) -> list[Series]:
-        spelled = names.spellings(names.ARRIVALS)
-        rate = f"rate({selector(spelled, self._labels)}[{duration(self._window_s)}])"
-        return self._client.over(
-            f"sum by (application, deployment) ({rate})", start_s, end_s, self._bin_s
+    def read(self, now_s: float, span_s: float, progress: Callable[[float], None]) -> Past:
+        """The last `span_s` until now; `progress` is called with the share done, query by
+        query. Raises PrometheusError."""
+        look_back, window = duration(self._look_back_s), duration(self._window_s)
+        arrivals, completions = self._counter(names.ARRIVALS), self._counter(names.COMPLETIONS)
+        running = selector([names.ONGOING], self._labels)
+        queries = (
+            (f"sum {BY} (rate({arrivals}[{look_back}]))", self._bin_s, self._look_back_s),
+            (f"sum {BY} (avg_over_time({running}[{window}]))", self._window_s, self._window_s),
+            (f"sum {BY} (rate({completions}[{window}]))", self._window_s, self._window_s),
+            (f"count {BY} ({running})", self._window_s, 0.0),
         )
+        answers = []
+        for query, step_s, look_back_s in queries:
+            answers.append(self._series(query, step_s, look_back_s, now_s, span_s))
+            progress(len(answers) / len(queries))
+        rates, runs, done, counts = answers
+        work = {
+            target: WorkWindows(self._window_s, ran, done[target], counts[target])
+            for target, ran in runs.items()
+            if target in done and target in counts
+        }
+        first_bin = floor(now_s / self._bin_s) - floor(span_s / self._bin_s)
+        return Past(first_bin * self._bin_s, rates, work)
 
-    def _fill(self, held: Rates, series: Series, start_s: int) -> None:
-        for at_s, text in series["values"]:
-            position = round((float(at_s) - start_s) / self._bin_s)
-            value = float(text)
-            if 0 <= position < len(held) and isfinite(value) and value >= 0:
-                held[position] = value
+    def _counter(self, name: str) -> str:
+        return selector(names.spellings(name), self._labels)
+
+    def _series(
+        self,
+        query: str,
+        step_s: float,
+        look_back_s: float,
+        now_s: float,
+        span_s: float,
+    ) -> dict[DeploymentId, Rates]:
+        """A query's value in each step of the span, by deployment. What looks back over a
+        window is asked for half a window after a step's middle, so that it is centred there."""
+        last = floor(now_s / step_s)
+        first = last - floor(span_s / step_s)
+        found: dict[DeploymentId, Rates] = {}
+        for begin, stop in _chunks(first, last):
+            start_s = round((begin + 0.5) * step_s + look_back_s / 2)
+            end_s = min(start_s + (stop - 1 - begin) * step_s, float(floor(now_s)))
+            for series in self._client.over(query, start_s, end_s, step_s):
+                target = DeploymentId(*(series["metric"][k] for k in ("application", "deployment")))
+                held = found.setdefault(target, np.full(last - first, np.nan))
+                for at_s, text in series["values"]:
+                    position = begin - first + round((float(at_s) - start_s) / step_s)
+                    value = float(text)
+                    if position < len(held) and isfinite(value) and value >= 0:
+                        held[position] = value
+        return found
 
 
 def _chunks(first: int, stop: int) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,88 @@
+"""Leadtime's own planner in the loop with a plant: the very object that runs live."""
+
+from collections import deque
+from math import isfinite
+
+from controller.core.forecasting import fitting
+from controller.core.planning import Planner
+from controller.core.types import Readings, Replica, Replicas, ReplicaState, Sample
+from controller.replay import layout
+from controller.replay.plant import Members, View
+
+LATENESS_WINDOW_S = 60.0
+STATES = {
+    layout.STARTING: ReplicaState.STARTING,
+    layout.READY: ReplicaState.RUNNING,
+    layout.DRAINING: ReplicaState.STOPPING,
+}
+
+
+class Leadtime:
+    """A policy for `runner.run`: views in, the planner's wanted number out; fits are inline.
+
+    The plant's clock is moved by `epoch_s`, so that times look like a cluster's.
+    """
+
+    def __init__(self, planner: Planner, slots: float, epoch_s: float = 0.0) -> None:
+        self.planner = planner
+        self._slots = slots
+        self._epoch_s = epoch_s
+        self._tokens: deque[tuple[float, float, float]] = deque()
+        self._fleet: Members = []
+        self._known: tuple[Replica, ...] = ()
+
+    def tick(self, view: View) -> int:
+        """Replicas wanted now."""
+        job = self.planner.fit_due()
+        if job is not None:
+            self.planner.adopt(fitting.run(job))
+        return self.planner.tick(self.readings(view)).plan.wanted
+
+    def readings(self, view: View) -> Readings:
+        """The view as Prometheus and Serve would have put it."""
+        at_s = view.at_s + self._epoch_s
+        replicas = Replicas(
+            requested=view.target,
+            setpoint=view.target,
+            members=self._members(view.members),
+            max_ongoing_requests=self._slots,
+        )
+        if not isfinite(view.scraped_at_s):
+            return Readings(at_s, replicas=replicas)
+        seen_s = view.scraped_at_s + self._epoch_s
+        late = self._late(view)
+        return Readings(
+            at_s,
+            arrivals={"": Sample(view.arrivals, seen_s)},
+            completions={"": Sample(view.completions, seen_s)},
+            prompt_tokens={"": Sample(view.prompt_tokens, seen_s)},
+            output_tokens={"": Sample(view.output_tokens, seen_s)},
+            queued={"": Sample(view.queued, seen_s)},
+            ongoing={replicas.members[0].id: Sample(view.ongoing, seen_s)}
+            if replicas.members
+            else {},
+            first_tokens_rps=late and {"": Sample(late[0], seen_s)},
+            late_ratio=late and {"": Sample(late[1], seen_s)},
+            replicas=replicas,
+        )
+
+    def _late(self, view: View) -> tuple[float, float] | None:
+        """First tokens per second and the late share of them over the last minute."""
+        self._tokens.append((view.scraped_at_s, view.first_tokens, view.late_first_tokens))
+        while self._tokens[0][0] < view.scraped_at_s - LATENESS_WINDOW_S:
+            self._tokens.popleft()
+        began_s, tokens, late = self._tokens[0]
+        passed_s = view.scraped_at_s - began_s
+        if passed_s <= 0:
+            return None
+        came = view.first_tokens - tokens
+        return came / passed_s, (view.late_first_tokens - late) / came if came > 0 else 0.0
+
+    def _members(self, fleet: Members) -> tuple[Replica, ...]:
+        if fleet != self._fleet:
+            self._fleet = fleet
+            self._known = tuple(
+                Replica(str(serial), STATES[phase], since_s + self._epoch_s)
+                for serial, phase, since_s in fleet
+            )
+        return self._known
