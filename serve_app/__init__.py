@@ -1,0 +1,1 @@
+"""The served application: what Leadtime scales, and the load that it is measured by."""

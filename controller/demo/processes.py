@@ -63,7 +63,7 @@ class ProcessGroup:
         """Every living process that bears the group's mark."""
         return [process for process in psutil.process_iter() if self._bears_mark(process)]
 
-    def end(self, patience_s: float = 10.0) -> None:
+    def end(self, patience_s: float = 3.0) -> None:
         """Ask the processes started here to end, then end whatever bears the mark."""
         for process in reversed(self._started):
             stop(process, patience_s)

@@ -11,8 +11,8 @@ from serve_app.law import Law
 from serve_app.standin import StandInConfig, StandInEngine, count_words, token_milestones
 
 LAW = Law(slots=2, beta=0.5, prefill_tokens_per_s=1000.0, token_s=0.01)
-# Chunks leave a moment after their time: the event loop has to wake up.
-LATE_S = 0.03
+# Chunks leave a moment after their time: the event loop has to wake up, on a busy machine.
+LATE_S = 0.25
 
 
 def config(law: Law = LAW, load_s: float = 0.0) -> StandInConfig:
@@ -79,10 +79,11 @@ async def test_company_slows_and_a_third_waits_its_turn(bench: Bench) -> None:
     for answer, due_s in zip(answers, (0.375, 0.375, 0.625), strict=True):
         assert due_s <= answer[-1][0] < due_s + LATE_S
     first, _, third = bench.finished
-    assert first.queue_s == pytest.approx(0.0, abs=1e-3)
-    assert third.queue_s == pytest.approx(0.375, abs=1e-3)
-    assert third.prefill_s == pytest.approx(0.05, abs=1e-3)
-    assert third.decode_s == pytest.approx(0.2, abs=1e-3)
+    # By the engine's own account, late wake-ups or not; the three came almost at once.
+    assert first.queue_s == 0.0
+    assert third.queue_s == pytest.approx(0.375, abs=0.02)
+    assert third.prefill_s == pytest.approx(0.05, abs=0.02)
+    assert third.decode_s == pytest.approx(0.2, abs=0.02)
 
 
 async def test_reports_counts_tokens_and_latencies(bench: Bench) -> None:
@@ -95,7 +96,7 @@ async def test_reports_counts_tokens_and_latencies(bench: Bench) -> None:
     assert sum(step.prompt_tokens for step in steps) == 150
     assert sum(step.generation_tokens for step in steps) == 60
     assert sorted(ttft for step in steps for ttft in step.ttft_s) == pytest.approx(
-        [0.075, 0.075, 0.425], abs=2e-3
+        [0.075, 0.075, 0.425], abs=0.02
     )
     assert len([gap for step in steps for gap in step.inter_token_s]) == 9
 
@@ -107,7 +108,7 @@ async def test_a_cancelled_request_frees_its_slot(bench: Bench) -> None:
     hogs[0].cancel()
     hogs[1].cancel()
     answer = await waiting
-    assert answer[-1][0] < 0.05 + 0.25 + LATE_S
+    assert answer[-1][0] < 0.05 + 0.25 + LATE_S  # the two would have run for 6 s
     assert [one.generation_tokens for one in bench.finished] == [20]
 
 

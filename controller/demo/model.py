@@ -1,0 +1,126 @@
+"""The small model of the demo's cluster: chooses the opponent's settings, makes the past.
+
+A simulated cluster with the stand-in's own law and the cold starts of a real Ray cluster on
+this machine; see `controller.replay`.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.demo import day
+from controller.demo.day import Day, Floats
+from controller.replay.native import NativeSettings, play_native
+from controller.replay.plant import ColdStart, MetricsPath, Plant, PlantSettings
+from controller.replay.trace import Trace, from_requests
+
+MOST_VIOLATIONS = 0.05
+PAST_REPLICAS = 12
+TARGETS = (1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0)
+UPSCALE_DELAYS_S = (0.0, 1.0, 3.0)
+DOWNSCALE_DELAYS_S = (1.0, 3.0, 6.0, 12.0, 24.0, 40.0)
+LOOK_BACKS_S = (1.0, 3.0, 8.0)
+METRICS_INTERVALS_S = (1.0, 3.0)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One setting of Serve's own autoscaler and what it gave on the history days, a day."""
+
+    settings: NativeSettings
+    violation_ratio: float
+    replica_seconds: float
+
+
+@dataclass(frozen=True)
+class Past:
+    """A day as its metrics would have shown it, second by second: cumulative arrivals and
+    completions, and requests running, on `PAST_REPLICAS` replicas."""
+
+    arrivals: Floats
+    completions: Floats
+    running: Floats
+
+
+def plant_settings() -> PlantSettings:
+    """The demo's cluster."""
+    return PlantSettings(
+        slots=day.LAW.slots,
+        beta=day.LAW.beta,
+        prefill_tokens_per_s=day.LAW.prefill_tokens_per_s,
+        tpot_s=day.LAW.token_s,
+        slo_ttft_s=day.TTFT_S,
+        cold_start=ColdStart(day.COLD_START_S, 0.08),
+        cap=day.MAX_REPLICAS,
+        drain_timeout_s=20.0,
+        metrics=MetricsPath(push_s=1.0, push_offset_s=0.5, scrape_s=1.0, lag_s=0.2),
+    )
+
+
+def grid() -> list[NativeSettings]:
+    """Every setting the opponent may be given."""
+    combinations = itertools.product(
+        TARGETS, UPSCALE_DELAYS_S, DOWNSCALE_DELAYS_S, LOOK_BACKS_S, METRICS_INTERVALS_S
+    )
+    return [
+        NativeSettings(
+            min_replicas=day.MIN_REPLICAS,
+            max_replicas=day.MAX_REPLICAS,
+            target_ongoing_requests=target,
+            upscale_delay_s=up_s,
+            downscale_delay_s=down_s,
+            look_back_period_s=look_back_s,
+            metrics_interval_s=interval_s,
+        )
+        for target, up_s, down_s, look_back_s, interval_s in combinations
+    ]
+
+
+def best_native(
+    history: Sequence[Day], progress: Callable[[float], None]
+) -> tuple[Candidate, list[Candidate]]:
+    """The cheapest setting with at most 5 % violations on the history days, and all of them."""
+    trace = _joined(history)
+    choices = grid()
+    tried = []
+    for done, settings in enumerate(choices):
+        plant = Plant(plant_settings(), trace, initial=day.MIN_REPLICAS, seed=1)
+        score = play_native(plant, settings)
+        seconds = score.gpu_hours * 3600 / len(history)
+        tried.append(Candidate(settings, score.violation_ratio, seconds))
+        progress((done + 1) / len(choices))
+    good = [candidate for candidate in tried if candidate.violation_ratio <= MOST_VIOLATIONS]
+    best = min(good, key=lambda c: c.replica_seconds, default=None)
+    return best or min(tried, key=lambda c: c.violation_ratio), tried
+
+
+def past_of(past_day: Day) -> Past:
+    """The metrics of an earlier day on a fleet that was large enough."""
+    trace = _joined([past_day])
+    plant = Plant(plant_settings(), trace, initial=PAST_REPLICAS, seed=past_day.seed)
+    seconds = int(day.SEASON_S)
+    rows = np.zeros((seconds, 3))
+    for second in range(seconds):
+        plant.advance(second + 1.0)
+        state = plant.cluster.state[0]
+        rows[second] = state["arrivals"], state["completions"], state["running"]
+    return Past(*rows.T)
+
+
+def _joined(days: Sequence[Day]) -> Trace:
+    """Days without their warm-up, one after the other."""
+    times, prompts, outputs = [], [], []
+    for place, part in enumerate(days):
+        inside = part.times_s >= 0
+        times.append(part.times_s[inside] + place * day.SEASON_S)
+        prompts.append(part.arrivals.prompt_tokens[inside].astype(np.int32))
+        outputs.append(part.arrivals.output_tokens[inside].astype(np.int32))
+    return from_requests(
+        "days",
+        np.concatenate(times),
+        np.concatenate(prompts),
+        np.concatenate(outputs),
+        day.SEASON_S * len(days),
+    )

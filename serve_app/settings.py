@@ -1,0 +1,93 @@
+"""What the application's `args` may say: every key with unit, bound and default."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from serve_app.law import Law
+from serve_app.standin import StandInConfig
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class InvalidArgs(ValueError):
+    """The application's `args` are wrong; the message names each key and what it must be."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StandInSettings(_Strict):
+    """The stand-in engine of each replica; its defaults are roughly an 8B model on a small GPU."""
+
+    kind: Literal["standin"] = "standin"
+    load_s: Annotated[float, Field(ge=0, le=3600)] = 8.0
+    """Seconds from constructor to ready: the model load."""
+    slots: Annotated[int, Field(ge=1, le=1024)] = 8
+    """Requests that run at once; more wait."""
+    beta: Annotated[float, Field(ge=0, le=10)] = 0.05
+    """Slow-down by company: each of n runs at 1 / (1 + beta * (n - 1)) of its lone speed."""
+    prefill_tokens_per_s: Positive = 8000.0
+    """Prompt tokens a second of a request that runs alone."""
+    token_s: Positive = 0.02
+    """Seconds an output token of a request that runs alone."""
+    chunk_tokens: Annotated[int, Field(ge=1, le=4096)] = 8
+    """Output tokens sent as one, after the first, which goes alone."""
+    kv_tokens: Annotated[int, Field(ge=1)] = 65_536
+    """Tokens that the KV cache holds; only shown (kv_cache_usage_perc), it stops nothing."""
+    max_model_len: Annotated[int, Field(ge=2)] = 32_768
+    """Prompt and output tokens of one request together; more is refused with 400."""
+
+    def config(self) -> StandInConfig:
+        return StandInConfig(
+            law=self.law(),
+            load_s=self.load_s,
+            chunk_tokens=self.chunk_tokens,
+            kv_tokens=self.kv_tokens,
+            max_model_len=self.max_model_len,
+        )
+
+    def law(self) -> Law:
+        """The law by which these replicas run, for scorers and planners of experiments."""
+        return Law(self.slots, self.beta, self.prefill_tokens_per_s, self.token_s)
+
+
+class AppSettings(_Strict):
+    """One model behind one ingress."""
+
+    model: Annotated[str, Field(min_length=1, max_length=200)] = "standin"
+    """The name clients ask for."""
+    engine: StandInSettings = StandInSettings()
+    slo_ttft_s: Annotated[tuple[Positive, ...], Field(max_length=10)] = (1.0,)
+    """Seconds to the first token, as the client feels it; each becomes a bucket bound."""
+    default_max_tokens: Annotated[int, Field(ge=1)] = 16
+    """Output tokens of a request that names no limit."""
+
+    @field_validator("slo_ttft_s", mode="before")
+    @classmethod
+    def _one_is_a_list_of_one(cls, value: object) -> object:
+        return (value,) if isinstance(value, int | float) else value
+
+    @model_validator(mode="after")
+    def _default_fits_the_context(self) -> "AppSettings":
+        if self.default_max_tokens >= self.engine.max_model_len:
+            raise ValueError("default_max_tokens must be below engine.max_model_len")
+        return self
+
+
+def parse_args(args: Mapping[str, Any]) -> AppSettings:
+    """Settings from the config file's `args`; InvalidArgs naming every wrong key."""
+    try:
+        return AppSettings.model_validate(args)
+    except ValidationError as error:
+        faults = "; ".join(_fault(fault) for fault in error.errors())
+        raise InvalidArgs(f"args of serve_app.app:build: {faults}") from error
+
+
+def _fault(fault: Mapping[str, Any]) -> str:
+    key = ".".join(str(part) for part in fault["loc"]) or "args"
+    if fault["type"] == "extra_forbidden":
+        return f"{key}: unknown key"
+    return f"{key}: {fault['msg']}, not {fault['input']!r}"
