@@ -143,7 +143,17 @@ class DeploymentPlanners:
                 planner.forecaster.backfill(past.rates[target], past.start_s)
             if target in past.work:
                 work = past.work[target]
-                planner.learn_past(work.window_s, work.running, work.completed_rps, work.replicas)
+                planner.learn_past(
+                    work.window_s,
+                    work.running,
+                    work.pairs,
+                    work.completed_rps,
+                    work.running_at_end,
+                    work.replicas,
+                )
+            if target in past.starts:
+                starts = past.starts[target]
+                planner.lead.expect(list(starts), list(starts.values()))
             known = planner.forecaster.known_bins
             self._watch.log.info("history read", deployment=str(target), known_bins=known)
 

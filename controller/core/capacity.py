@@ -3,8 +3,8 @@
 By Little's law a request's mean time in a replica is S = n / x, where n is the mean number
 running and x the completions per second. Batching slows each of n running requests to
 1 / (1 + beta (n - 1)) of its lone speed, so S = W (1 + beta (n - 1)) with W the work of a mean
-request alone, a straight line in n. At C slots a replica then completes
-C / (W (1 + beta (C - 1))) requests per second. Worked: W = 2 s, beta = 0.06, C = 16 gives
+request alone: a straight line in the company that a request has. At C slots a replica then
+completes C / (W (1 + beta (C - 1))) requests per second. Worked: W = 2 s, beta = 0.06, C = 16 gives
 16 / (2 x 1.9) = 4.21 (`test_worked_capacity`).
 """
 
@@ -19,6 +19,7 @@ PRIOR_BETA = 0.05
 PRIOR_COMPLETIONS = 30.0
 MIN_COMPLETIONS = 3.0
 SURPRISE = 1.5
+TOKEN_REQUESTS = 100.0
 PROMPT_TOKENS_PER_OUTPUT = 100.0
 
 
@@ -61,7 +62,7 @@ class Capacity:
         self._keep = 0.5 ** (window_s / memory_s)
         self._keep_work = 0.5 ** min(0.1, 48 * window_s / memory_s)
         self._ready = 0
-        self._elapsed_s = self._running_s = self._completed = self._ongoing = 0.0
+        self._elapsed_s = self._running_s = self._pairs_s = self._completed = self._ongoing = 0.0
         self._tokens = self._token_requests = 0.0
         self._usual_tokens: float | None = None
         self._recent_tokens: float | None = None
@@ -69,8 +70,8 @@ class Capacity:
         self._work = np.zeros(2)
 
     def state(self) -> dict[str, list[float]]:
-        """What was learned: for the slow-down the weighted sums of 1, m, m^2, S and m S with
-        m = n - 1; for the work those of 1 and of the work alone."""
+        """What was learned: for the slow-down the weighted sums of 1, m, m^2, S and m S, m the
+        company; for the work those of 1 and of the work."""
         return {"slow_down": self._moments.tolist(), "work": self._work.tolist()}
 
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
@@ -88,6 +89,7 @@ class Capacity:
             return
         self._elapsed_s += load.interval_s
         self._running_s += (load.ongoing + self._ongoing) / 2 * load.interval_s
+        self._pairs_s += load.ongoing * load.company * load.interval_s
         self._completed += load.completions + (load.ongoing - self._ongoing) / 2
         self._ongoing = load.ongoing
         if self._elapsed_s >= self._window_s:
@@ -114,7 +116,7 @@ class Capacity:
         return self._recent_tokens / self._usual_tokens
 
     def _beta(self) -> float:
-        """Least squares of S = W + W beta m, held towards the prior by 30 completions."""
+        """Least squares of S = W + W beta m, held towards the prior as by 30 completions."""
         weight, m, mm, s, ms = self._moments
         if weight <= 0:
             return PRIOR_BETA
@@ -129,21 +131,21 @@ class Capacity:
         return float(min(max(slope / work_s, 0.0), 1.0)) if work_s > 0 else PRIOR_BETA
 
     def _begin_window(self) -> None:
-        self._elapsed_s = self._running_s = self._completed = 0.0
+        self._elapsed_s = self._running_s = self._pairs_s = self._completed = 0.0
 
     def _close_window(self) -> None:
         if self._completed < MIN_COMPLETIONS or self._running_s <= 0:
             return
-        running = self._running_s / self._elapsed_s / self._ready
-        self.learn(running, self._completed, self._running_s / self._completed / self.mix)
+        stay_s = self._running_s / self._completed / self.mix
+        self.learn(self._pairs_s / self._running_s, self._completed, stay_s)
 
-    def learn(self, running: float, completed: float, stay_s: float) -> None:
-        """Take one window in: mean requests running on each replica, requests completed, and
-        the mean time (seconds) that one stayed."""
-        m = max(running - 1.0, 0.0)
-        law = self.law(running)
+    def learn(self, company: float, completed: float, stay_s: float) -> None:
+        """Take one window in: with how many others a request shared its replica, how many
+        were completed, and how long one stayed, in seconds."""
+        m = max(company, 0.0)
+        law = self.law(1.0)
         if law is not None:
-            expected_s = law.latency_s(running) / self.mix
+            expected_s = law.latency_s(m + 1.0) / self.mix
             stay_s = min(max(stay_s, expected_s / SURPRISE), expected_s * SURPRISE)
         row = np.array([1.0, m, m * m, stay_s, m * stay_s])
         self._moments = self._moments * self._keep + completed * row
@@ -156,7 +158,7 @@ class Capacity:
         tokens = load.prompt_tokens / PROMPT_TOKENS_PER_OUTPUT + load.output_tokens
         self._tokens += tokens
         self._token_requests += load.completions
-        if self._token_requests < 10 * MIN_COMPLETIONS:
+        if self._token_requests < TOKEN_REQUESTS:
             return
         mean = self._tokens / self._token_requests
         self._tokens = self._token_requests = 0.0

@@ -3,11 +3,13 @@
 from bisect import insort
 from collections import deque
 from collections.abc import Sequence
+from math import isfinite
 
 from controller.core.types import Replica, ReplicaState
 
 MEMORY = 60
 PRIOR_WEIGHT = 2
+PRIOR_QUANTILE = 0.8
 
 
 class LeadTime:
@@ -26,6 +28,23 @@ class LeadTime:
         self._starting: dict[str, float] = {}
         self._seen_s = 0.0
         self._ages: tuple[float, ...] = ()
+
+    def expect(self, bounds_s: Sequence[float], counts: Sequence[float]) -> None:
+        """Take the prior from a histogram of earlier starts: cumulative counts by upper bound,
+        the last one infinite. The prior is the start time that 80 % kept, linear in a bucket;
+        beyond the last finite bound it is one and a half times that."""
+        total = counts[-1]
+        if total <= 0:
+            return
+        below_s, before = 0.0, 0.0
+        for bound_s, count in zip(bounds_s, counts, strict=True):
+            if count >= PRIOR_QUANTILE * total:
+                share = (PRIOR_QUANTILE * total - before) / max(count - before, 1e-9)
+                self._prior_s = (
+                    below_s + share * (bound_s - below_s) if isfinite(bound_s) else 1.5 * below_s
+                )
+                return
+            below_s, before = bound_s, count
 
     @property
     def samples_s(self) -> tuple[float, ...]:

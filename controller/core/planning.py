@@ -120,18 +120,26 @@ class Planner:
         )
 
     def learn_past(
-        self, window_s: float, running: Values, completed_rps: Values, replicas: Values
+        self,
+        window_s: float,
+        running: Values,
+        pairs: Values,
+        completed_rps: Values,
+        running_at_end: Values,
+        replicas: Values,
     ) -> None:
-        """Learn the capacity from past windows, if nothing was learned before: mean requests
-        running, completions per second and replicas in each; NaN where not known."""
+        """Learn the capacity from past windows, if nothing was learned before. In each: mean
+        requests running, mean sum of n (n - 1) over the replicas, completions per second, and
+        at its end the requests running and the replicas; NaN where not known."""
         if self._capacity.known:
             return
         steady = np.diff(replicas, prepend=np.nan) == 0
-        completed = completed_rps * window_s
-        enough = (completed >= MIN_COMPLETIONS) & (running > 0) & (replicas > 0)
+        # Half of what came in during a window and stayed counts as done, as in Capacity.
+        done = completed_rps * window_s + np.diff(running_at_end, prepend=np.nan) / 2
+        enough = (done >= MIN_COMPLETIONS) & (running > 0) & (replicas > 0)
         for at in np.flatnonzero(steady & enough):
-            stay_s = float(running[at] / completed_rps[at])
-            self._capacity.learn(float(running[at] / replicas[at]), float(completed[at]), stay_s)
+            stay_s = float(running[at] * window_s / done[at])
+            self._capacity.learn(float(pairs[at] / running[at]), float(done[at]), stay_s)
 
     def fit_due(self) -> FitJob | None:
         """A forecast fit to run elsewhere, if one is due; give its result to `adopt`."""
@@ -146,7 +154,7 @@ class Planner:
         return {
             "lead_samples_s": list(self.lead.samples_s),
             "capacity": self._capacity.state(),
-            "late": [self._price.late, self._price.total, self._price.typical_rps],
+            "late": [self._price.late, self._price.total, self._price.seen_s],
             "price_integral": self._price.integral,
             "wanted": self._wanted,
             "needs": [list(entry) for entry in self._needs],
@@ -156,7 +164,7 @@ class Planner:
         """Continue from `state()` of an earlier run."""
         self.lead = LeadTime(self.settings.lead_prior_s, state["lead_samples_s"])
         self._capacity.restore(state["capacity"])
-        self._price.late, self._price.total, self._price.typical_rps = state["late"]
+        self._price.late, self._price.total, self._price.seen_s = state["late"]
         self._price.integral = state["price_integral"]
         self._wanted = state["wanted"]
         self._needs = deque((float(at_s), int(count)) for at_s, count in state["needs"])

@@ -25,8 +25,8 @@ class Price:
     season_s: float
     late: float = 0.0
     total: float = 0.0
+    seen_s: float = 0.0
     integral: float = 0.0
-    typical_rps: float = 0.0
 
     def observe(self, total: float, late: float, elapsed_s: float) -> None:
         """Count `total` first tokens of which `late` were too late, over `elapsed_s`."""
@@ -35,19 +35,19 @@ class Price:
         keep = exp(-elapsed_s / self.season_s)
         self.late = self.late * keep + late
         self.total = self.total * keep + total
-        self.typical_rps = self.typical_rps * keep + (1 - keep) * total / elapsed_s
+        self.seen_s = self.seen_s * keep + elapsed_s
         moved = self.integral + INTEGRAL_PER_SEASON * self.error * elapsed_s / self.season_s
         self.integral = min(max(moved, -BOUND), BOUND)
 
     @property
     def error(self) -> float:
         """Relative excess of late requests over the aim, between -0.5 and 3."""
-        aim = AIM * (1.0 - self.attainment)
-        prior = PRIOR_SHARE * self.season_s * self.typical_rps
-        seen = self.total + prior
-        if seen <= 0 or self.total <= 0:
+        if self.total <= 0:
             return 0.0
-        excess = min(max((self.late + prior * aim) / seen / aim - 1.0, -1.0), 3.0)
+        aim = AIM * (1.0 - self.attainment)
+        prior = PRIOR_SHARE * self.season_s * self.total / self.seen_s
+        share = (self.late + prior * aim) / (self.total + prior)
+        excess = min(max(share / aim - 1.0, -1.0), 3.0)
         return excess if excess > 0 else excess / 2
 
     def gpu_s(self, lead_s: float, capacity_rps: float) -> float:
@@ -56,5 +56,5 @@ class Price:
         scale = (REFERENCE_CAPACITY_RPS / capacity_rps) * (
             REFERENCE_BUDGET / max(1.0 - self.attainment, 1e-4)
         )
-        base = max(lead_s / 5, lead_s / 12, 5.0) * scale
+        base = max(lead_s / 5, 1.0) * scale
         return base * exp(min(max(self.error + self.integral, -BOUND), BOUND))

@@ -185,10 +185,25 @@ class SignalReader:
         return Load(
             queued=in_router.value + in_engine,
             ongoing=in_replicas.value - in_engine,
+            company=self._company(readings),
             interval_s=done.end_s - done.start_s if done is not None else 0.0,
             **{name: _value(signals[name]) for name in OPTIONAL},
             **{name: increase and increase.events for name, increase in increases.items()},
         )
+
+    def _company(self, readings: Readings) -> float:
+        """How many others a running request shares its replica with: sum n (n - 1) / sum n
+        over the living replicas, what waits in their engines left out."""
+        live = {m.id for m in readings.replicas.members} if readings.replicas else set()
+        ongoing, waiting = readings.ongoing or {}, readings.waiting or {}
+        running = [
+            max(sample.value - (waiting[key].value if key in waiting else 0.0), 0.0)
+            for key, sample in ongoing.items()
+            if key in live and readings.at_s - sample.at_s <= self._freshness.stale_s
+        ]
+        running = [n for n in running if is_count(n)]
+        total = sum(running)
+        return sum(n * max(n - 1.0, 0.0) for n in running) / total if total > 0 else 0.0
 
 
 def _value(signal: Signal) -> float | None:

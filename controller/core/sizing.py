@@ -8,13 +8,15 @@ load nearly everything is late, so one replica more saves little and ten save al
 """
 
 from dataclasses import dataclass
-from math import sqrt
+from math import ceil, sqrt
 
 import numpy as np
 
 from controller.core.risk import RiskTable
 from controller.core.types import Forecast
 from controller.core.windows import Values
+
+MOST_BUSY = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ def need(
 ) -> int:
     """The largest n for which the n-th replica saves more than it costs; at most `most`.
 
+    Never fewer than carry the median demand at 90 % of their capacity, whatever the price: a
+    queue that only grows is never worth its saving.
     Loads are the forecast's quantiles, each standing for the probability around it, plus
     `extra_rps`. Work is bounded: counts from none to what the largest load could use.
     """
@@ -47,7 +51,8 @@ def need(
         late.append(float(weight @ (demand * risk.risk(replicas, rho))))
         if rho[-1] < 0.5:
             break
-    return _worth(np.array(late), price)
+    carried = ceil((forecast.at(0.5) + extra_rps) / (MOST_BUSY * capacity_rps))
+    return min(max(_worth(np.array(late), price), carried), most)
 
 
 def weights(probabilities: tuple[float, ...]) -> Values:

@@ -165,13 +165,15 @@ class Demand:
 class Load:
     """What the deployment holds, and what it got done since the previous observation.
 
-    `queued` waits for a slot, in Serve's router or in an engine; `ongoing` runs. The counts
-    cover `interval_s` seconds. `late_ratio` is the share of recent first tokens that came
-    later than the SLO, pessimistic where buckets only bound it. None = not measured.
+    `queued` waits for a slot, in Serve's router or in an engine; `ongoing` runs, each request
+    beside `company` others on its replica, on average. The counts cover `interval_s` seconds.
+    `late_ratio` is the share of recent first tokens that came later than the SLO, pessimistic
+    where buckets only bound it. None = not measured.
     """
 
     queued: float
     ongoing: float
+    company: float = 0.0
     interval_s: float = 0.0
     completions: float | None = None
     prompt_tokens: float | None = None

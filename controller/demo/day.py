@@ -1,4 +1,4 @@
-"""The compressed day: a seeded load of two rises and falls, six ramps, and the law it meets."""
+"""The compressed day: a seeded load that rises and falls, six ramps, and the law it meets."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ from serve_app.recipe import Recipe
 
 Floats = NDArray[np.float64]
 
-SEASON_S = 180.0
-WARM_UP_S = 20.0
+SEASON_S = 174.0
+WARM_UP_S = 12.0
 TTFT_S = 1.0
 ATTAINMENT = 0.99
 MIN_REPLICAS = 2
-MAX_REPLICAS = 14
+MAX_REPLICAS = 10
 COLD_START_S = 12.0
 LOAD_S = 9.0
 PROMPT_TOKENS = 200.0
@@ -24,11 +24,12 @@ OUTPUT_TOKENS = 40.0
 CHUNK_TOKENS = 10
 LAW = Law(slots=6, beta=0.06, prefill_tokens_per_s=2400.0, token_s=0.07)
 
-# Loads of a day's four levels, in replicas kept wholly busy, and when each ramp begins on
-# average in each half of the day; a ramp moves by up to one cold start, either way.
-LEVELS = (1.4, 4.3, 7.2, 10.1)
-RISES_S = (12.0, 30.0, 48.0)
-FALL_S = 64.0
+# Loads of a day's levels, in replicas kept wholly busy, and when each ramp begins on average
+# in each part of the day; a ramp moves by up to one cold start, either way.
+LEVELS = (1.4, 4.3, 7.2)
+PARTS = 3
+RISES_S = (12.0, 29.0)
+FALL_S = 44.0
 RAMP_S = 2.0
 FALLING_S = 3.0
 SHORTEST_PEAK_S = 6.0
@@ -73,8 +74,8 @@ def make_day(seed: int, move_s: float = COLD_START_S) -> Day:
     """A day from its seed; each ramp moves by up to `move_s`, but they stay in order."""
     rng = np.random.default_rng(seed)
     ramps, points = [], [(0.0, LEVELS[0]), (WARM_UP_S, LEVELS[0])]
-    for half in range(2):
-        begin_s = WARM_UP_S + half * SEASON_S / 2
+    for part in range(PARTS):
+        begin_s = WARM_UP_S + part * SEASON_S / PARTS
         moves = rng.uniform(-move_s, move_s, len(RISES_S))
         times = np.sort(begin_s + np.array(RISES_S) + moves)
         times = np.maximum(times, points[-1][0] + RAMP_S)

@@ -4,10 +4,14 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from controller.demo import day
-from controller.demo.cluster import DidNotStart
-from controller.demo.model import PAST_REPLICAS, Past
+import numpy as np
 
+from controller.demo.cluster import DidNotStart
+from controller.demo.day import Floats
+from controller.demo.model import Past
+
+# Forty starts, each of which took between ten and twenty seconds.
+STARTS = (("5000.0", 0), ("10000.0", 0), ("20000.0", 40), ("+Inf", 40))
 COMMON = 'SessionName="earlier",NodeAddress="10.0.0.1",application="{app}",deployment="{dep}"'
 
 
@@ -20,40 +24,53 @@ def write_blocks(
 ) -> None:
     """Write days that end at `ends_s` as blocks below `data`, nothing later than `until_s`.
 
-    Each day becomes the counters and gauges of one router and of `PAST_REPLICAS` replicas, a
-    sample a second. Raises DidNotStart when promtool refuses.
+    Each day becomes the counters and gauges of one router and of its replicas, a sample a
+    second. Raises DidNotStart when promtool refuses.
     """
     common = COMMON.format(app=target[0], dep=target[1])
-    arrivals, completions, running = [], [], []
-    arrived = completed = 0.0
-    for place, past in enumerate(pasts):
-        begins_s = ends_s - (len(pasts) - place) * day.SEASON_S
-        for second in range(len(past.arrivals)):
-            at_s = begins_s + second + 1
-            if at_s > until_s:
-                break
-            arrivals.append(f"{arrived + past.arrivals[second]:.0f} {at_s:.3f}")
-            completions.append((completed + past.completions[second], at_s))
-            running.append((past.running[second], at_s))
-        arrived += float(past.arrivals[-1])
-        completed += float(past.completions[-1])
-    lines = ["# TYPE ray_serve_num_router_requests counter"]
+    times, arrivals, completions, running = _timeline(pasts, ends_s, until_s)
     router = f'ray_serve_num_router_requests_total{{{common},handle="earlier"}}'
-    lines += [f"{router} {sample}" for sample in arrivals]
-    for kind, name, samples in (
-        ("counter", "ray_serve_deployment_request_counter", completions),
-        ("gauge", "ray_serve_replica_processing_queries", running),
-    ):
-        lines.append(f"# TYPE {name} {kind}")
-        suffix = "_total" if kind == "counter" else ""
-        for replica in range(PAST_REPLICAS):
-            series = f'{name}{suffix}{{{common},replica="earlier{replica}"}}'
-            lines += [f"{series} {v / PAST_REPLICAS:.6f} {at_s:.3f}" for v, at_s in samples]
+    lines = ["# TYPE ray_serve_num_router_requests counter"]
+    lines += _samples(router, times, arrivals)
+    lines.append("# TYPE ray_serve_deployment_request_counter counter")
+    replicas = running.shape[1]
+    for replica in range(replicas):
+        labels = f'{{{common},replica="earlier{replica}"}}'
+        done = completions / replicas
+        lines += _samples(f"ray_serve_deployment_request_counter_total{labels}", times, done)
+    lines.append("# TYPE ray_serve_replica_processing_queries gauge")
+    for replica in range(replicas):
+        labels = f'{{{common},replica="earlier{replica}"}}'
+        held = running[:, replica]
+        lines += _samples(f"ray_serve_replica_processing_queries{labels}", times, held)
+    lines.append("# TYPE ray_serve_replica_startup_latency_ms histogram")
+    for bound, starts in STARTS:
+        series = f'ray_serve_replica_startup_latency_ms_bucket{{{common},le="{bound}"}}'
+        lines += _samples(series, times[-1:], np.array([float(starts)]))
     lines.append("# EOF\n")
     data.mkdir(parents=True, exist_ok=True)
     text = data.parent / "earlier-days.txt"
     text.write_text("\n".join(lines))
     command = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(text), str(data)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise DidNotStart(f"promtool wrote no history: {done.stderr[-1000:]}")
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        raise DidNotStart(f"promtool wrote no history: {made.stderr[-1000:]}")
+
+
+def _timeline(
+    pasts: Sequence[Past], ends_s: float, until_s: float
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Times, cumulative arrivals and completions, and requests running, all days in a row."""
+    count = sum(len(past.arrivals) for past in pasts)
+    times: Floats = ends_s - count + 1.0 + np.arange(count, dtype=np.float64)
+    ended = [np.array([past.arrivals[-1], past.completions[-1]]) for past in pasts]
+    before = np.concatenate([np.zeros((1, 2)), np.cumsum(ended, axis=0)])
+    arrivals = np.concatenate([p.arrivals + b[0] for p, b in zip(pasts, before, strict=False)])
+    completed = np.concatenate([p.completions + b[1] for p, b in zip(pasts, before, strict=False)])
+    running = np.concatenate([past.running for past in pasts])
+    kept = times <= until_s
+    return times[kept], arrivals[kept], completed[kept], running[kept]
+
+
+def _samples(series: str, times: Floats, values: Floats) -> list[str]:
+    return [f"{series} {value:.6f} {at_s:.3f}" for at_s, value in zip(times, values, strict=True)]

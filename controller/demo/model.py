@@ -17,7 +17,7 @@ from controller.replay.plant import ColdStart, MetricsPath, Plant, PlantSettings
 from controller.replay.trace import Trace, from_requests
 
 MOST_VIOLATIONS = 0.05
-PAST_REPLICAS = 12
+PAST_REPLICAS = 9
 TARGETS = (1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0)
 UPSCALE_DELAYS_S = (0.0, 1.0, 3.0)
 DOWNSCALE_DELAYS_S = (1.0, 3.0, 6.0, 12.0, 24.0, 40.0)
@@ -37,7 +37,7 @@ class Candidate:
 @dataclass(frozen=True)
 class Past:
     """A day as its metrics would have shown it, second by second: cumulative arrivals and
-    completions, and requests running, on `PAST_REPLICAS` replicas."""
+    completions, and requests running on each of `PAST_REPLICAS` replicas (seconds, replicas)."""
 
     arrivals: Floats
     completions: Floats
@@ -101,12 +101,13 @@ def past_of(past_day: Day) -> Past:
     trace = _joined([past_day])
     plant = Plant(plant_settings(), trace, initial=PAST_REPLICAS, seed=past_day.seed)
     seconds = int(day.SEASON_S)
-    rows = np.zeros((seconds, 3))
+    counts, running = np.zeros((2, seconds)), np.zeros((seconds, PAST_REPLICAS))
     for second in range(seconds):
         plant.advance(second + 1.0)
         state = plant.cluster.state[0]
-        rows[second] = state["arrivals"], state["completions"], state["running"]
-    return Past(*rows.T)
+        counts[:, second] = state["arrivals"], state["completions"]
+        running[second] = plant.cluster.replicas["running"][:PAST_REPLICAS]
+    return Past(counts[0], counts[1], running)
 
 
 def _joined(days: Sequence[Day]) -> Trace:

@@ -9,7 +9,7 @@ from controller.core.types import Readings, Replica, Replicas, ReplicaState, Sam
 from controller.replay import layout
 from controller.replay.plant import Members, View
 
-LATENESS_WINDOW_S = 60.0
+LATENESS_WINDOW_S = 20.0
 STATES = {
     layout.STARTING: ReplicaState.STARTING,
     layout.READY: ReplicaState.RUNNING,
@@ -58,16 +58,20 @@ class Leadtime:
             prompt_tokens={"": Sample(view.prompt_tokens, seen_s)},
             output_tokens={"": Sample(view.output_tokens, seen_s)},
             queued={"": Sample(view.queued, seen_s)},
-            ongoing={replicas.members[0].id: Sample(view.ongoing, seen_s)}
-            if replicas.members
-            else {},
+            ongoing=self._shared_out(view, seen_s),
             first_tokens_rps=late and {"": Sample(late[0], seen_s)},
             late_ratio=late and {"": Sample(late[1], seen_s)},
             replicas=replicas,
         )
 
+    def _shared_out(self, view: View, seen_s: float) -> dict[str, Sample]:
+        """Requests running on each ready replica; the plant keeps them even."""
+        ready = [m.id for m in self._known if m.state is ReplicaState.RUNNING]
+        share = Sample(view.ongoing / max(len(ready), 1), seen_s)
+        return dict.fromkeys(ready, share)
+
     def _late(self, view: View) -> tuple[float, float] | None:
-        """First tokens per second and the late share of them over the last minute."""
+        """First tokens per second and the late share of them over the last 20 s."""
         self._tokens.append((view.scraped_at_s, view.first_tokens, view.late_first_tokens))
         while self._tokens[0][0] < view.scraped_at_s - LATENESS_WINDOW_S:
             self._tokens.popleft()

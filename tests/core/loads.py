@@ -22,4 +22,5 @@ def daily(periods: Periods, seasons: float, seed: int, mean_rps: float = 10.0) -
         level = keep * level + shock
         noise[position] = level
     rate = mean_rps * (1 + 0.6 * np.sin(phase)) * np.exp(0.15 * noise - 0.01)
-    return rng.poisson(rate * periods.bin_s) / periods.bin_s
+    counts: Values = rng.poisson(rate * periods.bin_s).astype(np.float64)
+    return counts / periods.bin_s

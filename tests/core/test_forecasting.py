@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from controller.core.forecasting import fitting, last_value, location_scale
 from controller.core.forecasting.calibration import Calibration
-from controller.core.forecasting.features import Frame
+from controller.core.forecasting.features import Frame, Rows
 from controller.core.forecasting.forecaster import PROBABILITIES, Forecaster
 from controller.core.types import Demand
 from controller.core.windows import Values
@@ -22,7 +22,7 @@ def frame_of(rates: Values, reach: int = 4) -> Frame:
     return frame
 
 
-def every_feature(frame: Frame, rows: Values) -> Values:
+def every_feature(frame: Frame, rows: Rows) -> Values:
     return np.concatenate(
         [
             frame.location(rows),
@@ -77,19 +77,22 @@ def test_a_peak_of_an_earlier_season_within_reach_is_seen() -> None:
 
 
 def test_quantiles_cover_what_they_say_on_the_days_after_the_fit() -> None:
-    rates = daily(SHORT_DAY, 16, seed=3)
-    trained, until = 10 * 720, len(rates)
-    model = location_scale.fit(frame_of(rates[:trained]), HORIZON, 4, PROBABILITIES)
-    assert model is not None
-    assert len(model.pairs) == 2
-    frame = frame_of(rates)
-    rows = np.arange(trained, until - 20)
-    peaks = frame.peak_rps(rows, HORIZON)
-    quantiles = model.quantiles(frame, rows)
-    assert (np.diff(quantiles, axis=1) >= 0).all()
+    covered = []
+    for seed in (3, 13, 23):
+        rates = daily(SHORT_DAY, 16, seed)
+        trained = 10 * 720
+        model = location_scale.fit(frame_of(rates[:trained]), HORIZON, 4, PROBABILITIES)
+        assert model is not None
+        assert len(model.pairs) == 2
+        frame = frame_of(rates)
+        rows = np.arange(trained, len(rates) - 20)
+        quantiles = model.quantiles(frame, rows)
+        assert (np.diff(quantiles, axis=1) >= 0).all()
+        covered.append(frame.peak_rps(rows, HORIZON)[:, None] <= quantiles)
+    share = np.concatenate(covered).mean(axis=0)
     for q in (0.5, 0.9, 0.95, 0.99):
         column = int(np.argmin(np.abs(PROBABILITIES - q)))
-        assert (peaks <= quantiles[:, column]).mean() == pytest.approx(q, abs=0.03)
+        assert share[column] == pytest.approx(q, abs=0.02)
 
 
 def pinball(peaks: Values, quantiles: Values) -> float:

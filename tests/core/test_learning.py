@@ -64,6 +64,21 @@ def test_slow_starts_are_felt_before_they_end() -> None:
     assert lead.quantile(0.8) > 100
 
 
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        pytest.param([0, 0, 40, 40], 18, id="within a bucket, linear"),
+        pytest.param([0, 50, 50, 50], 9, id="in an earlier bucket"),
+        pytest.param([0, 0, 10, 40], 30, id="beyond the last bound"),
+        pytest.param([0, 0, 0, 0], 120, id="no start at all"),
+    ],
+)
+def test_earlier_starts_give_the_prior(counts: list[float], expected: float) -> None:
+    lead = LeadTime(prior_s=120)
+    lead.expect([5, 10, 20, float("inf")], counts)
+    assert lead.quantile(0.8) == pytest.approx(expected)
+
+
 @given(st.lists(st.floats(1, 600), min_size=3, max_size=80))
 def test_quantiles_lie_within_what_was_seen(samples: list[float]) -> None:
     lead = LeadTime(120, samples)
@@ -128,6 +143,7 @@ def traffic(
             load = Load(
                 queued=0,
                 ongoing=4 * n,
+                company=n - 1,
                 interval_s=10,
                 completions=done,
                 prompt_tokens=done * prompt if tokens else None,
@@ -156,14 +172,14 @@ def test_nothing_is_known_before_anything_completed() -> None:
     capacity = Capacity(60, 86_400)
     assert capacity.law(16) is None
     for _ in range(20):
-        capacity.observe(Load(0, 8, interval_s=10, completions=0), 2)
+        capacity.observe(Load(0, 8, company=3, interval_s=10, completions=0), 2)
     assert capacity.law(16) is None
 
 
 def test_windows_in_which_replicas_came_or_went_are_left_out() -> None:
     capacity = Capacity(60, 86_400)
     for step in range(60):
-        capacity.observe(Load(0, 8, interval_s=10, completions=40), 2 + step % 2)
+        capacity.observe(Load(0, 8, company=3, interval_s=10, completions=40), 2 + step % 2)
     assert capacity.law(16) is None
 
 
@@ -174,7 +190,7 @@ def test_slow_first_samples_of_a_replica_move_capacity_little() -> None:
     traffic(capacity, law, WAVE)
     before = capacity.law(16)
     for _ in range(18):
-        capacity.observe(Load(0, 32, interval_s=10, completions=4 * 8 / 12 * 10), 4)
+        capacity.observe(Load(0, 32, company=7, interval_s=10, completions=4 * 8 / 12 * 10), 4)
     after = capacity.law(16)
     assert before is not None
     assert after is not None

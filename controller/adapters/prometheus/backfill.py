@@ -21,23 +21,28 @@ Rates = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class WorkWindows:
-    """What ran in each of many windows: mean requests running, completions per second, and
-    replicas reporting; NaN where not known."""
+    """What ran in each of many windows: mean requests running, mean sum of n (n - 1) over the
+    replicas, completions per second, and at its end the requests running and the replicas
+    that report; NaN where not known."""
 
     window_s: float
     running: Rates
+    pairs: Rates
     completed_rps: Rates
+    running_at_end: Rates
     replicas: Rates
 
 
 @dataclass(frozen=True)
 class Past:
     """What Prometheus knows of the last days: arrival rates in bins from `start_s` on (NaN
-    where not known) and the work done in windows, both by deployment."""
+    where not known), the work done in windows, and how many replicas had started within each
+    bound (cumulative counts by seconds), all by deployment."""
 
     start_s: float
     rates: Mapping[DeploymentId, Rates] = field(default_factory=dict)
     work: Mapping[DeploymentId, WorkWindows] = field(default_factory=dict)
+    starts: Mapping[DeploymentId, Mapping[float, float]] = field(default_factory=dict)
 
 
 class Backfill:
@@ -64,24 +69,37 @@ class Backfill:
         look_back, window = duration(self._look_back_s), duration(self._window_s)
         arrivals, completions = self._counter(names.ARRIVALS), self._counter(names.COMPLETIONS)
         running = selector([names.ONGOING], self._labels)
+        pairs = f"({running} * ({running} - 1))[{window}:{duration(self._window_s / 6)}]"
+        work_s = self._window_s
         queries = (
             (f"sum {BY} (rate({arrivals}[{look_back}]))", self._bin_s, self._look_back_s),
-            (f"sum {BY} (avg_over_time({running}[{window}]))", self._window_s, self._window_s),
-            (f"sum {BY} (rate({completions}[{window}]))", self._window_s, self._window_s),
-            (f"count {BY} ({running})", self._window_s, 0.0),
+            (f"sum {BY} (avg_over_time({running}[{window}]))", work_s, work_s),
+            (f"sum {BY} (avg_over_time({pairs}))", work_s, work_s),
+            (f"sum {BY} (rate({completions}[{window}]))", work_s, work_s),
+            (f"sum {BY} ({running})", work_s, work_s),
+            (f"count {BY} ({running})", work_s, work_s),
         )
         answers = []
         for query, step_s, look_back_s in queries:
             answers.append(self._series(query, step_s, look_back_s, now_s, span_s))
             progress(len(answers) / len(queries))
-        rates, runs, done, counts = answers
-        work = {
-            target: WorkWindows(self._window_s, ran, done[target], counts[target])
-            for target, ran in runs.items()
-            if target in done and target in counts
-        }
+        rates, *work = answers
+        known = set.intersection(*(set(part) for part in work))
+        windows = {t: WorkWindows(work_s, *(part[t] for part in work)) for t in known}
         first_bin = floor(now_s / self._bin_s) - floor(span_s / self._bin_s)
-        return Past(first_bin * self._bin_s, rates, work)
+        return Past(first_bin * self._bin_s, rates, windows, self._starts(span_s))
+
+    def _starts(self, span_s: float) -> dict[DeploymentId, dict[float, float]]:
+        """Starts by bound in seconds: each series' last count, as a replica's series begins
+        with its start and a rate would not see that."""
+        counts = f"max_over_time({selector([names.STARTS], self._labels)}[{duration(span_s)}])"
+        answer = self._client.instant(f"sum by (application, deployment, le) ({counts})")
+        found: dict[DeploymentId, dict[float, float]] = {}
+        for series in answer:
+            labels = series["metric"]
+            target = DeploymentId(labels["application"], labels["deployment"])
+            found.setdefault(target, {})[float(labels["le"]) / 1000] = float(series["value"][1])
+        return {target: dict(sorted(counts.items())) for target, counts in found.items()}
 
     def _counter(self, name: str) -> str:
         return selector(names.spellings(name), self._labels)
@@ -95,7 +113,8 @@ class Backfill:
         span_s: float,
     ) -> dict[DeploymentId, Rates]:
         """A query's value in each step of the span, by deployment. What looks back over a
-        window is asked for half a window after a step's middle, so that it is centred there."""
+        window is asked for half a window after a step's middle, so that it is centred there;
+        a window as long as its step is asked for where the step ends."""
         last = floor(now_s / step_s)
         first = last - floor(span_s / step_s)
         found: dict[DeploymentId, Rates] = {}

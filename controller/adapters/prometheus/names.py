@@ -10,6 +10,7 @@ PROMPT_TOKENS = "ray_vllm_prompt_tokens"
 OUTPUT_TOKENS = "ray_vllm_generation_tokens"
 ROUTER_WAIT = "ray_serve_request_router_fulfillment_time_ms_bucket"
 ENGINE_TTFT = "ray_vllm_time_to_first_token_seconds_bucket"
+STARTS = "ray_serve_replica_startup_latency_ms_bucket"
 CLIENT_TTFT = "ray_client_ttft_seconds_bucket"
 
 COUNTERS = (ARRIVALS, COMPLETIONS, PROMPT_TOKENS, OUTPUT_TOKENS)

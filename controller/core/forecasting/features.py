@@ -112,6 +112,7 @@ class Frame:
             [
                 then[:, :profiles] - now[:, :profiles],
                 np.clip(then[:, : profiles + 2] - base, -3.0, 3.0),
+                np.clip(then[:, : profiles + 2] - base, 0.0, 3.0),
             ],
             axis=1,
         )

@@ -22,6 +22,7 @@ PENALTY = 0.01
 ROUNDS = 6
 CLIP = 5.0
 MIN_ROWS = 120
+SHARPNESS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +51,21 @@ class Pair:
 
     seasonal: bool
     location: Linear
-    log_scale: Linear
+    above: "LogScale"
+    below: "LogScale"
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class LogScale:
+    """Log of the typical distance on one side of the location, within what training saw."""
+
+    line: Linear
     lowest: float
     highest: float
+
+    def __call__(self, features: Values) -> Values:
+        return np.clip(self.line(features), self.lowest, self.highest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,19 +84,22 @@ class LocationScale:
 
     def quantiles(self, frame: Frame, rows: Rows) -> Values:
         """Quantiles of peak demand (requests per second), shape (rows, probabilities)."""
-        location, scale = self.parameters(frame, rows)
-        logs = frame.levels[rows, None] + location[:, None] + scale[:, None] * self.shape
+        location, above, below = self.parameters(frame, rows)
+        scale = np.where(self.shape >= 0, above[:, None], below[:, None])
+        logs = frame.levels[rows, None] + location[:, None] + scale * self.shape
         return np.maximum(np.exp(logs) - self.floor_rps, 0.0)
 
-    def parameters(self, frame: Frame, rows: Rows) -> tuple[Values, Values]:
-        """Location and scale of the target for each row."""
+    def parameters(self, frame: Frame, rows: Rows) -> tuple[Values, Values, Values]:
+        """Location of the target, and its scales above and below, for each row."""
         recent, restless = frame.location(rows), frame.volatility(rows)
-        locations, log_scales = [], []
-        for pair in self.pairs:
+        trust = np.array([pair.error**-SHARPNESS for pair in self.pairs])
+        location, above, below = np.zeros((3, len(rows)))
+        for pair, share in zip(self.pairs, trust / trust.sum(), strict=True):
             where, how = _matrices(frame, rows, self.horizon_bins, pair.seasonal, recent, restless)
-            locations.append(pair.location(where))
-            log_scales.append(np.clip(pair.log_scale(how), pair.lowest, pair.highest))
-        return np.mean(locations, axis=0), np.exp(np.mean(log_scales, axis=0))
+            location += share * pair.location(where)
+            above += share * pair.above(how)
+            below += share * pair.below(how)
+        return location, np.exp(above), np.exp(below)
 
 
 def fit(
@@ -111,16 +127,20 @@ def fit(
         if use.sum() < max(MIN_ROWS, 0.9 * frame.periods.season_bins / _stride(frame)):
             continue
         where, how = _matrices(frame, rows, horizon_bins, seasonal, recent, restless)
-        pairs.append(_fit_pair(where, how, target, use, seasonal))
+        pairs.append(
+            _fit_pair(where, how, target, use, seasoned if seasoned.any() else use, seasonal)
+        )
     if not pairs:
         where, how = _matrices(frame, rows, horizon_bins, False, recent, restless)
-        pairs.append(_fit_pair(where, how, target, np.ones(len(rows), dtype=bool), False))
+        every = np.ones(len(rows), dtype=bool)
+        pairs.append(_fit_pair(where, how, target, every, every, False))
     model = LocationScale(
         horizon_bins, frame.floor_rps, reach_bins, tuple(pairs), probabilities, np.empty(0), 0
     )
     judged = seasoned if len(pairs) > 1 else np.ones(len(rows), dtype=bool)
-    location, scale = model.parameters(frame, rows[judged])
-    scores = np.clip((target[judged] - location) / scale, -6, 6)
+    location, above, below = model.parameters(frame, rows[judged])
+    distance = target[judged] - location
+    scores = np.clip(distance / np.where(distance >= 0, above, below), -6, 6)
     shape = np.quantile(scores, probabilities)
     return LocationScale(
         horizon_bins, frame.floor_rps, reach_bins, tuple(pairs), probabilities, shape, len(rows)
@@ -143,13 +163,26 @@ def _matrices(
 
 
 def _fit_pair(
-    where: Values, how: Values, target: Values, use: NDArray[np.bool_], seasonal: bool
+    where: Values,
+    how: Values,
+    target: Values,
+    use: NDArray[np.bool_],
+    judged: NDArray[np.bool_],
+    seasonal: bool,
 ) -> Pair:
     location = _robust(where[use], target[use])
-    residual = np.log(np.abs(target - location(where)) + 0.01)
-    log_scale = _ridge(how[use], residual[use], np.ones(int(use.sum())))
-    low, high = np.quantile(log_scale(how[use]), [0.01, 0.99])
-    return Pair(seasonal, location, log_scale, float(low), float(high))
+    distance = target - location(where)
+    error = float(np.abs(distance[judged]).mean())
+    above, below = (_log_scale(how[use], side) for side in (distance[use], -distance[use]))
+    return Pair(seasonal, location, above, below, max(error, 1e-6))
+
+
+def _log_scale(features: Values, distance: Values) -> LogScale:
+    """Ridge of the log distance of the targets on one side (`distance` >= 0)."""
+    side = distance >= 0
+    line = _ridge(features[side], np.log(distance[side] + 0.01), np.ones(int(side.sum())))
+    low, high = np.quantile(line(features), [0.01, 0.99])
+    return LogScale(line, float(low), float(high))
 
 
 def _robust(features: Values, target: Values) -> Linear:
