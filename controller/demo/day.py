@@ -21,8 +21,8 @@ COLD_START_S = 12.0
 LOAD_S = 9.0
 PROMPT_TOKENS = 200.0
 OUTPUT_TOKENS = 40.0
-CHUNK_TOKENS = 10
-LAW = Law(slots=6, beta=0.06, prefill_tokens_per_s=2400.0, token_s=0.07)
+CHUNK_TOKENS = 20
+LAW = Law(slots=6, beta=0.06, prefill_tokens_per_s=2400.0, token_s=0.08)
 
 # Loads of a day's levels, in replicas kept wholly busy, and when each ramp begins on average
 # in each part of the day; a ramp moves by up to one cold start, either way.

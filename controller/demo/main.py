@@ -3,6 +3,7 @@
 import importlib.metadata
 import platform
 import shutil
+import signal
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -33,6 +34,8 @@ def run_demo(seed: int, out: Path) -> int:
     """
     console = Console()
     folder = Path(tempfile.mkdtemp(prefix="leadtime-demo-"))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     try:
         return _Demo(seed, out, folder, console).run()
     except KeyboardInterrupt:
@@ -43,6 +46,13 @@ def run_demo(seed: int, out: Path) -> int:
         return 1
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _interrupt(*_: object) -> None:
+    """Any signal to end unwinds the stack, which ends what was started; a second one waits."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 class _Demo:

@@ -13,7 +13,7 @@ import psutil
 
 from controller.demo.cluster import RayCluster
 
-POLL_S = 0.4
+POLL_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)

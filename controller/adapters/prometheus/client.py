@@ -17,6 +17,10 @@ class PrometheusError(RuntimeError):
     """Prometheus did not answer, or not as Prometheus does; the message says what and where."""
 
 
+class PrometheusSilent(PrometheusError):
+    """No answer at all: there is no use in asking again at once."""
+
+
 @dataclass(frozen=True)
 class PrometheusOptions:
     """Where Prometheus is and how to be let in. Secrets never show in its representation."""
@@ -87,7 +91,7 @@ class PrometheusClient:
                 f"{self._options.url} answered something that is not JSON; is it Prometheus?"
             ) from error
         except requests.RequestException as error:
-            raise PrometheusError(f"{self._options.url}: {_brief(error)}") from error
+            raise PrometheusSilent(f"{self._options.url}: {_brief(error)}") from error
         except (KeyError, TypeError, ValueError) as error:
             raise PrometheusError(
                 f"{self._options.url}: answer has no result: {error!r}"

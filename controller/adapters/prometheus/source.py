@@ -6,7 +6,12 @@ from math import ceil
 from typing import TypeVar
 
 from controller.adapters.prometheus import lateness, names, samples
-from controller.adapters.prometheus.client import PrometheusClient, PrometheusError, Series
+from controller.adapters.prometheus.client import (
+    PrometheusClient,
+    PrometheusError,
+    PrometheusSilent,
+    Series,
+)
 from controller.adapters.prometheus.identity import ambiguities
 from controller.adapters.prometheus.promql import duration, selector
 from controller.adapters.prometheus.samples import Fields, Gpu
@@ -44,6 +49,7 @@ class PrometheusSource:
         self._client_ttft = client_ttft
         self._errors: list[str] = []
         self._queries = 0
+        self._silent = False
         self.window_s = max(5.0, float(ceil(3 * scrape_s)))
         self.lateness_window_s = max(15.0, 4 * scrape_s)
 
@@ -51,7 +57,7 @@ class PrometheusSource:
         self, now_s: float, replicas: Known, slo_ttft_s: Mapping[DeploymentId, float]
     ) -> MetricsView:
         """Readings of each deployment in `replicas`; what could not be asked is None."""
-        self._errors, self._queries = [], 0
+        self._errors, self._queries, self._silent = [], 0, False
         owners = _owners(replicas)
         serve = self._raw(names.SERVE, samples.by_deployment)
         engine = self._raw(names.ENGINE, lambda answer: samples.by_replica(answer, owners))
@@ -128,11 +134,15 @@ class PrometheusSource:
         )
 
     def _ask(self, query: str, parse: Callable[[list[Series]], Parsed]) -> Parsed | None:
-        """One query; a failure is noted and gives None."""
+        """One query; a failure is noted and gives None. After silence nothing more is asked in
+        this tick."""
+        if self._silent:
+            return None
         self._queries += 1
         try:
             return parse(self._client.instant(query))
         except PrometheusError as error:
+            self._silent = isinstance(error, PrometheusSilent)
             self._errors.append(str(error))
         except (KeyError, TypeError, ValueError, IndexError) as error:
             self._errors.append(f"unusable series in the answer to {query[:120]}: {error!r}")

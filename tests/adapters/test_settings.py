@@ -1,0 +1,122 @@
+"""Settings: defaults, the example file, overrides, and errors that name the setting."""
+
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from controller.example import render
+from controller.settings import Settings, SettingsError, load
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "controller" / "leadtime.example.yaml"
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("LEADTIME_"):
+            monkeypatch.delenv(name)
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "leadtime.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_the_shipped_example_equals_the_defaults() -> None:
+    assert load(EXAMPLE) == Settings()
+
+
+def test_the_shipped_example_is_what_init_writes() -> None:
+    assert EXAMPLE.read_text() == render()
+
+
+def test_every_setting_of_the_example_says_what_it_is_for() -> None:
+    lines = EXAMPLE.read_text().splitlines()
+    bare = [
+        line
+        for above, line in pairwise(lines)
+        if ":" in line and not line.lstrip().startswith("#") and not above.lstrip().startswith("#")
+    ]
+    assert bare == []
+
+
+def test_shadow_and_loopback_are_the_defaults() -> None:
+    assert Settings().mode == "shadow"
+    assert Settings().http.host == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("tick_s: 0", "tick_s: ", id="out of bounds"),
+        pytest.param("tick: 10", "tick: is no setting", id="unknown key"),
+        pytest.param("slo: {ttft: 2}", "slo.ttft: is no setting", id="unknown nested key"),
+        pytest.param("slo: {ttft_s: soon}", "slo.ttft_s: ", id="not a number"),
+        pytest.param(
+            "slo: {min_replicas: 9, max_replicas: 3}", "must not exceed", id="bounds crossed"
+        ),
+        pytest.param("deployments: [{application: a}]", "deployments.0.deployment", id="missing"),
+        pytest.param(
+            "deployments: [{application: a, deployment: b}, {application: a, deployment: b}]",
+            "a/b more than once",
+            id="listed twice",
+        ),
+        pytest.param("serve: {url: ftp://x}", "must begin with http", id="not a URL"),
+        pytest.param(
+            "serve: {token_file: /nowhere/token}", "serve.token_file: no such file", id="no file"
+        ),
+        pytest.param("mode: maybe", "mode: ", id="no such mode"),
+        pytest.param("- a", "must be a mapping", id="a list"),
+        pytest.param("a: [", "is no YAML", id="no YAML"),
+        pytest.param("slo: 3", "slo: ", id="a number for a group"),
+    ],
+)
+def test_a_wrong_setting_is_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=r"leadtime\.yaml") as caught:
+        load(written(tmp_path, text))
+    assert said in str(caught.value)
+
+
+def test_all_wrong_settings_are_named_at_once(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(written(tmp_path, "tick_s: 0\nseason_s: 1\nslo: {attainment: 2}"))
+    assert len(str(caught.value).splitlines()) == 3
+
+
+def test_deployments_take_from_slo_what_they_do_not_say(tmp_path: Path) -> None:
+    text = (
+        "slo: {ttft_s: 3, max_replicas: 5}\n"
+        "deployments: [{application: a, deployment: b, max_replicas: 9}]"
+    )
+    entry = load(written(tmp_path, text)).deployments[0]
+    assert (entry.ttft_s, entry.max_replicas, entry.attainment) == (3, 9, 0.99)
+
+
+def test_the_environment_wins_over_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEADTIME_PROMETHEUS__URL", "http://elsewhere:9090")
+    monkeypatch.setenv("LEADTIME_PROMETHEUS__SELECTOR", '{"cluster": "c1"}')
+    settings = load(written(tmp_path, "prometheus: {url: 'http://here:9090', scrape_s: 5}"))
+    assert settings.prometheus.url == "http://elsewhere:9090"
+    assert settings.prometheus.selector == {"cluster": "c1"}
+    assert settings.prometheus.scrape_s == 5
+
+
+def test_an_unknown_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEADTIME_TIK_S", "3")
+    with pytest.raises(SettingsError, match="LEADTIME_TIK_S"):
+        load(None)
+
+
+def test_secrets_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEADTIME_SERVE__TOKEN", "canary")
+    monkeypatch.setenv("LEADTIME_PROMETHEUS__PASSWORD", "canary")
+    monkeypatch.setenv("LEADTIME_PROMETHEUS__HEADERS", '{"X-Key": "canary"}')
+    settings = load(None)
+    assert "canary" not in repr(settings)
+    assert settings.serve.token is not None
+    assert settings.serve.token.get_secret_value() == "canary"
