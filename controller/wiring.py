@@ -111,14 +111,23 @@ class DeploymentPlanners:
         """A planner each; history is read for all of them at once."""
         planners = {}
         for target in targets:
-            planner = Planner(target, planner_settings(self._settings, target))
-            learned = self._journal.learned(target)
-            if learned is not None:
-                planner.restore(learned)
-            planners[target] = planner
+            planners[target] = self._continued(target)
             self._unfilled.add(target)
         await self._fill(planners, wall_clock_s())
         return planners
+
+    def _continued(self, target: DeploymentId) -> Planner:
+        """A planner with what an earlier run learned; anew where that cannot be read."""
+        settings = planner_settings(self._settings, target)
+        planner = Planner(target, settings)
+        learned = self._journal.learned(target)
+        if learned is not None:
+            try:
+                planner.restore(learned)
+            except (KeyError, TypeError, ValueError) as error:
+                self._watch.failed_source("journal", f"learned state of {target}: {error!r}")
+                return Planner(target, settings)
+        return planner
 
     async def refill(self, planners: Mapping[DeploymentId, Planner], now_s: float) -> None:
         """Once a minute, try again to read the history that could not be read."""

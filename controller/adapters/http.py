@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -113,21 +114,23 @@ class HttpServer:
     """Serves an application from the running event loop."""
 
     def __init__(self, app: Starlette, host: str, port: int) -> None:
-        config = uvicorn.Config(app, host=host, port=port, log_config=None, lifespan="off")
-        self._server = _Server(config)
+        self._server = _Server(uvicorn.Config(app, log_config=None, lifespan="off"))
+        self._address = host, port
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> int:
         """Listen; returns the port. Raises OSError when the address is taken."""
-        self._task = asyncio.create_task(self._server.serve())
-        while not self._server.started:
-            if self._task.done():
-                raise OSError(
-                    f"cannot listen on {self._server.config.host}:"
-                    f"{self._server.config.port}; set http.port to a free one"
-                )
-            await asyncio.sleep(0.01)
-        return int(self._server.servers[0].sockets[0].getsockname()[1])
+        host, port = self._address
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # uvicorn exits the process when it cannot bind, so it is given a bound socket.
+        try:
+            listening = socket.create_server(self._address, family=family)
+        except OSError as error:
+            raise OSError(
+                f"cannot listen on {host}:{port} ({error.strerror}); set http.host and http.port"
+            ) from error
+        self._task = asyncio.create_task(self._server.serve([listening]))
+        return int(listening.getsockname()[1])
 
     async def stop(self) -> None:
         """Stop listening; open requests get a second."""

@@ -54,7 +54,7 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     COVERAGE: (
         "Share of outcomes at or below a quantile over the last season.",
-        (*OF_DEPLOYMENT, "quantile"),
+        (*OF_DEPLOYMENT, "horizon", "quantile"),
     ),
     LEAD: ("Learned time from asking for a replica to having it.", OF_DEPLOYMENT),
     CAPACITY: ("Learned requests per second of a replica with every slot taken.", OF_DEPLOYMENT),
@@ -116,11 +116,6 @@ class Telemetry:
         self._counters[FITS].labels(*target, result).inc()
         self.log.info("fit", deployment=str(target), result=result, detail=detail)
 
-    def covered(self, target: DeploymentId, coverage: Mapping[float, float]) -> None:
-        """Show how often a deployment's quantiles held."""
-        for quantile, share in coverage.items():
-            self._gauges[COVERAGE].labels(*target, f"{quantile:g}").set(share)
-
     def gpu(self, node: str, gpu: str, utilization: float | None, memory: float | None) -> None:
         """Show one GPU; what is not known is not shown."""
         if utilization is not None:
@@ -164,6 +159,8 @@ class Telemetry:
         for quantile in SHOWN_QUANTILES:
             gauge = self._gauges[FORECAST].labels(*target, horizon, f"{quantile:g}")
             gauge.set(made.at(quantile))
+        for quantile, share in made.coverage.items():
+            self._gauges[COVERAGE].labels(*target, horizon, f"{quantile:g}").set(share)
 
     def _set(self, name: str, target: DeploymentId, value: float | None) -> None:
         """A value that is not known is not shown: an absent series is not zero."""

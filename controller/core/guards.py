@@ -13,8 +13,8 @@ from controller.core.types import Plan, Reason, Replicas, Step
 class Limits:
     """What the guards go by at one tick.
 
-    `held` is the largest need of the last lead; `floor_in_doubt` what was wanted before, if
-    nothing may be taken away now; `pressed` whether GPUs or KV caches are full.
+    `held` is the largest need of the last lead, `before` what was wanted at the last tick;
+    `in_doubt` whether some source is silent, `pressed` whether GPUs or KV caches are full.
     """
 
     minimum: int

@@ -153,6 +153,7 @@ class Planner:
         """Everything learned that history cannot give back, for a restart; plain JSON."""
         return {
             "lead_samples_s": list(self.lead.samples_s),
+            "slots": self._observed_slots,
             "capacity": self._capacity.state(),
             "late": [self._price.late, self._price.total, self._price.seen_s],
             "price_integral": self._price.integral,
@@ -163,6 +164,7 @@ class Planner:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()` of an earlier run."""
         self.lead = LeadTime(self.settings.lead_prior_s, state["lead_samples_s"])
+        self._observed_slots = state["slots"]
         self._capacity.restore(state["capacity"])
         self._price.late, self._price.total, self._price.seen_s = state["late"]
         self._price.integral = state["price_integral"]

@@ -60,6 +60,7 @@ def _forecast(forecast: Forecast | None) -> dict[str, Any] | None:
     return {
         "horizon_s": forecast.horizon_s,
         "model": forecast.model,
+        "coverage": {f"{probability:g}": share for probability, share in forecast.coverage.items()},
         "quantiles": {
             f"{probability:g}": value
             for probability, value in zip(forecast.probabilities, forecast.quantiles, strict=True)

@@ -10,7 +10,7 @@ needs its prefill, slowed by those it shares the replica with. Arrivals see time
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, sqrt
+from math import ceil, log, sqrt
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from controller.core.windows import Values
 START_RHO = 0.85
 STEPS = 24
 LOADS: Values = np.concatenate([np.linspace(0.1, 0.6, 6), np.linspace(0.65, 1.3, 27), [1.5, 2.0]])
+GRID_STEP = 0.025
+GRID: Values = np.linspace(0.0, 2.0, 81)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,9 @@ class Lateness:
 
 
 class RiskTable:
-    """Share of late requests by number of replicas and load; rows are made when asked for.
+    """Share of late requests by number of replicas and load; made as far as it is asked for.
 
-    Risk is a property of a law in proportion: laws within 5 % of each other share a table.
+    Laws within 5 % of each other share a table.
     """
 
     def __init__(self, law: CapacityLaw, lateness: Lateness, horizon_s: float) -> None:
@@ -47,18 +49,21 @@ class RiskTable:
             horizon_s,
         )
 
-    def risk(self, replicas: int, rho: Values) -> Values:
-        """Share of late requests with `replicas` ready and a load of `rho` x their capacity."""
-        if replicas <= 0:
-            return np.ones_like(rho)
-        below, above = _bracket(replicas)
-        low = np.interp(rho, LOADS, _row(below, *self._key), left=0.0)
-        if below == above:
-            return low
-        high = np.interp(rho, LOADS, _row(above, *self._key), left=0.0)
-        share = (replicas - below) / (above - below)
-        mixed: Values = low + share * (high - low)
-        return mixed
+    def risk(self, demand: Values, most: int) -> Values:
+        """Share of late requests for each number of replicas from 0 to `most` under each
+        demand, in units of what one replica completes; shape (most + 1, len(demand))."""
+        table = _table(_bracket(most)[1], *self._key)[: most + 1]
+        counts = np.arange(most + 1)[:, None]
+        place = demand / (np.maximum(counts, 1) * GRID_STEP)
+        np.minimum(place, len(GRID) - 1.001, out=place)
+        left = place.astype(np.int64)
+        place -= left
+        left += counts * len(GRID)
+        flat = table.ravel()
+        low = flat[left]
+        left += 1
+        risk: Values = low + place * (flat[left] - low)
+        return risk
 
 
 def _bracket(replicas: int) -> tuple[int, int]:
@@ -75,7 +80,19 @@ def _bracket(replicas: int) -> tuple[int, int]:
 
 def _rounded(value: float) -> float:
     """To the nearest power of 1.05."""
-    return float(1.05 ** round(np.log(value) / np.log(1.05)))
+    return float(1.05 ** round(log(value) / log(1.05)))
+
+
+@lru_cache(maxsize=256)
+def _table(most: int, *key: float) -> Values:
+    """Risk on GRID for 0 to `most` replicas, which is one of the computed sizes."""
+    table = np.ones((most + 1, len(GRID)))
+    for replicas in range(1, most + 1):
+        below, above = _bracket(replicas)
+        low, high = (np.interp(GRID, LOADS, _row(n, *key), left=0.0) for n in (below, above))
+        share = (replicas - below) / (above - below) if above > below else 0.0
+        table[replicas] = low + share * (high - low)
+    return table
 
 
 @lru_cache(maxsize=4096)

@@ -2,13 +2,14 @@
 
 A replica costs one GPU-second a second. A late request costs `price` GPU-seconds. With n
 replicas and demand x the late requests per second are x r_n(x / (n cap)), r from the risk
-table, averaged over the forecast. The n-th replica is worth having while it saves more than
-it costs, on the lower convex hull of that curve: the risk itself is not convex (below full
-load nearly everything is late, so one replica more saves little and ten save all).
+table, averaged over the forecast. Of all n the one that costs least in total is taken: a walk
+that stopped at the first replica not worth having would give up under overload, where nearly
+everything is late, one replica more saves little and ten save all.
 """
 
 from dataclasses import dataclass
-from math import ceil, sqrt
+from functools import lru_cache
+from math import ceil, floor, sqrt
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from controller.core.types import Forecast
 from controller.core.windows import Values
 
 MOST_BUSY = 0.9
+IDLE = 0.5  # no more replicas are looked at than make the largest load half of their capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ def need(
     most: int,
     extra_rps: float = 0.0,
 ) -> int:
-    """The largest n for which the n-th replica saves more than it costs; at most `most`.
+    """The number of replicas, at most `most`, that costs least with its late requests.
 
     Never fewer than carry the median demand at 90 % of their capacity, whatever the price: a
     queue that only grows is never worth its saving.
@@ -44,17 +46,14 @@ def need(
     `extra_rps`. Work is bounded: counts from none to what the largest load could use.
     """
     demand = np.array(forecast.quantiles) + extra_rps
-    weight = weights(forecast.probabilities)
-    late = [float(weight @ demand)]
-    for replicas in range(1, most + 1):
-        rho = demand / (replicas * capacity_rps)
-        late.append(float(weight @ (demand * risk.risk(replicas, rho))))
-        if rho[-1] < 0.5:
-            break
+    enough = min(most, floor(demand[-1] / (IDLE * capacity_rps)) + 1)
+    late_rps = risk.risk(demand / capacity_rps, enough) @ (weights(forecast.probabilities) * demand)
+    cheapest = int(np.argmin(np.arange(enough + 1) + price * late_rps))
     carried = ceil((forecast.at(0.5) + extra_rps) / (MOST_BUSY * capacity_rps))
-    return min(max(_worth(np.array(late), price), carried), most)
+    return min(max(cheapest, carried), most)
 
 
+@lru_cache(maxsize=8)
 def weights(probabilities: tuple[float, ...]) -> Values:
     """The probability that each quantile stands for: half way to its neighbours."""
     inner = np.array(probabilities)
@@ -92,16 +91,3 @@ def projected_backlog(
     served = capacity_rps * ready * horizon_s
     served += sum(capacity_rps * max(horizon_s - wait_s, 0.0) for wait_s in arrivals_in_s)
     return max(0.0, queued + demand_rps * horizon_s - served)
-
-
-def _worth(late: Values, price: float) -> int:
-    """The largest n on the lower hull of `late` whose last step saves over 1 / price."""
-    chosen = 0
-    start = 0
-    while start < len(late) - 1:
-        steps = (late[start] - late[start + 1 :]) / np.arange(1, len(late) - start)
-        best = int(len(steps) - 1 - np.argmax(steps[::-1]))
-        if price * steps[best] <= 1.0:
-            break
-        start = chosen = start + best + 1
-    return chosen

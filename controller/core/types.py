@@ -209,13 +209,15 @@ class Observation:
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """Demand expected in the window that opens `horizon_s` after `at_s`: its quantiles in
-    requests per second at `probabilities`, and the model that made it."""
+    requests per second at `probabilities`, the model that made it, and the shares of outcomes
+    of the last season that lay below the 90, 95 and 99 % quantile."""
 
     at_s: float
     horizon_s: float
     probabilities: tuple[float, ...]
     quantiles: tuple[float, ...]
     model: str
+    coverage: Mapping[float, float] = field(default_factory=dict)
 
     def at(self, probability: float) -> float:
         """The quantile at `probability`, linear between those held."""

@@ -51,7 +51,7 @@ def serving(answer: Callable[[str, dict[str, str]], Answer]) -> Iterator[Fake]:
             fake.asked.append({"path": path.path, "method": self.command, **parameters})
             if body:
                 fake.asked[-1]["body"] = body.decode()
-            fake.headers.append(dict(self.headers.items()))
+            fake.headers.append({name.lower(): value for name, value in self.headers.items()})
             status, kind, content = fake.answer(path.path, parameters)
             self.send_response(status)
             self.send_header("content-type", kind)

@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -47,7 +48,7 @@ def test_keeps_for_one_lead_what_was_needed() -> None:
     live, made = World.with_replicas(3), planner()
     live.run(made, WARM)
     live.rate_rps = 20
-    busy = live.run(made, 30)[-1].plan.wanted
+    busy = live.run(made, 90)[-1].plan.wanted
     live.rate_rps = 2
     assert all(d.plan.wanted == busy for d in live.run(made, 6))
 
@@ -61,9 +62,7 @@ def test_keeps_for_one_lead_what_was_needed() -> None:
         pytest.param({"replicas": None}, Reason.SERVE_UNREACHABLE, id="A6 Serve is silent"),
     ],
 )
-def test_holds_when_blind_for_as_long_as_it_lasts(
-    changes: dict[str, object], reason: Reason
-) -> None:
+def test_holds_when_blind_for_as_long_as_it_lasts(changes: dict[str, Any], reason: Reason) -> None:
     live, made = World.with_replicas(6, rate_rps=12), planner()
     before = live.run(made, WARM)[-1].plan.wanted
     blind = live.run(made, 60, **changes)
@@ -225,7 +224,7 @@ broken = st.sampled_from(
 @settings(max_examples=30, deadline=None)
 @given(st.lists(broken, min_size=1, max_size=25), st.sampled_from([0.5, 5.0, 12.0]))
 def test_no_missing_or_false_signal_ever_shrinks(
-    faults: list[dict[str, object]], rate_rps: float
+    faults: list[dict[str, Any]], rate_rps: float
 ) -> None:
     live, made = World.with_replicas(6, rate_rps=12), planner()
     before = live.run(made, WARM)[-1].plan.wanted

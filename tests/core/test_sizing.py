@@ -32,7 +32,7 @@ def forecast(low: float, high: float) -> Forecast:
 
 
 def test_risk_grows_with_load_and_falls_with_replicas() -> None:
-    table = np.array([RISK.risk(n, LOADS) for n in (1, 2, 4, 8, 16)])
+    table = np.array([RISK.risk(n * LOADS, n)[n] for n in (1, 2, 4, 8, 16)])
     assert (np.diff(table, axis=1) >= 0).all()
     light = LOADS < 0.95
     assert (np.diff(table[:, light], axis=0) <= 1e-9).all()
@@ -45,11 +45,11 @@ def test_risk_agrees_with_the_queue_it_models() -> None:
     The wait behind k requests is taken at its mean, which matters most with so few servers."""
     law = CapacityLaw(1, 1.0, 0.0)
     table = RiskTable(law, Lateness(2.0, 0.001), 600.0)
-    assert table.risk(3, np.array([0.8]))[0] == pytest.approx(0.6472 * np.exp(-1.2), rel=0.12)
+    assert table.risk(np.array([2.4]), 3)[3, 0] == pytest.approx(0.6472 * np.exp(-1.2), rel=0.12)
 
 
 def test_no_replica_makes_everything_late() -> None:
-    assert RISK.risk(0, np.array([0.1, 2.0])).tolist() == [1.0, 1.0]
+    assert RISK.risk(np.array([0.1, 2.0]), 3)[0].tolist() == [1.0, 1.0]
 
 
 @settings(max_examples=40, deadline=None)

@@ -162,6 +162,7 @@ def test_history_ends_before_now(tmp_path: Path) -> None:
     past = model.past_of(day.make_day(5))
     assert past.arrivals[-1] == pytest.approx((day.make_day(5).times_s >= 0).sum(), abs=2)
     write_blocks(tmp_path / "data", [past, past], 1_700_000_000, 1_699_999_950, ("demo", "LLM"))
+    (tmp_path / "data" / "wal").mkdir()  # promtool dumps no folder without one
     listed = subprocess.run(
         ["promtool", "tsdb", "dump", str(tmp_path / "data")],
         capture_output=True,

@@ -45,6 +45,15 @@ def latest(series: Series) -> Sample:
     return Sample(float(value), float(at_s))
 
 
+def checked(answer: Iterable[Series]) -> list[Series]:
+    """The same series, each with a name and a sample; raises KeyError or ValueError if not."""
+    kept = list(answer)
+    for series in kept:
+        names.plain(series["metric"]["__name__"])
+        latest(series)
+    return kept
+
+
 def by_deployment(answer: Iterable[Series]) -> dict[DeploymentId, Fields]:
     """Serve's own series; those of replicas are keyed by replica id."""
     sorted_out: dict[DeploymentId, Fields] = defaultdict(lambda: defaultdict(dict))

@@ -62,7 +62,7 @@ class PrometheusSource:
         serve = self._raw(names.SERVE, samples.by_deployment)
         engine = self._raw(names.ENGINE, lambda answer: samples.by_replica(answer, owners))
         late = self._late(owners, slo_ttft_s)
-        gpu = self._raw(names.GPU, lambda answer: answer)
+        gpu = self._raw(names.GPU, samples.checked)
         readings = {}
         for target, known in replicas.items():
             fields: Fields = {}

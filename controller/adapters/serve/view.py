@@ -4,6 +4,7 @@ What each way of scaling may do without restarting replicas was found by running
 2.60; a refusal says what stands in the way and what to change.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,6 +16,9 @@ from controller.core.types import DeploymentId, Replica, Replicas, ReplicaState
 UNLIMITED_ONGOING = 1_000_000
 MOST_ROOM = 1_000
 UNITS = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
+RESOURCE_LINE = re.compile(
+    r"(\S+)/(\S+) (\S+)(?: \((\S+) used of (\S+) reserved in placement groups\))?"
+)
 GONE = frozenset({"DELETING"})
 
 
@@ -145,17 +149,23 @@ def parse(answer: Any, free: Sequence[Mapping[str, float]]) -> View:
 def free_resources(answer: Any) -> list[dict[str, float]]:
     """Free amounts of each node from the answer of GET /nodes?view=summary; raises as `parse`.
 
-    Each node is a text such as "0.2/8.0 CPU\\n0B/22.95GiB memory", used before total.
+    Each node is a text such as "0.2/8.0 CPU\\n0B/22.95GiB memory", used before total. Ray leaves
+    what a placement group holds and does not use out of "used" and adds it to the line: "3.0/4.0
+    GPU (0.0 used of 1.0 reserved in placement groups)" has nothing free.
     """
-    nodes = []
-    for text in answer["data"]["nodeLogicalResources"].values():
-        free = {}
-        for line in text.splitlines():
-            amounts, name = line.split(" ", 1)
-            used, total = amounts.split("/")
-            free[name.split(" ")[0]] = _amount(total) - _amount(used)
-        nodes.append(free)
-    return nodes
+    return [
+        dict(_free_resource(line) for line in text.splitlines())
+        for text in answer["data"]["nodeLogicalResources"].values()
+    ]
+
+
+def _free_resource(line: str) -> tuple[str, float]:
+    found = RESOURCE_LINE.fullmatch(line)
+    if found is None:
+        raise ValueError(f"no resource line: {line!r}")
+    used, total, name, reserved_used, reserved = found.groups("0")
+    idle = _amount(reserved) - _amount(reserved_used)
+    return name, _amount(total) - _amount(used) - idle
 
 
 def _amount(text: str) -> float:

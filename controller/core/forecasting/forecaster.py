@@ -40,11 +40,6 @@ class Forecaster:
         """The model that answers for the longest horizon."""
         return self._models[-1].name
 
-    @property
-    def coverage(self) -> dict[float, float]:
-        """Share of outcomes below the 90, 95 and 99 % quantile at the longest horizon."""
-        return self._calibrations[self._models[-1].horizon_bins].coverage
-
     def aim(self, horizons_s: tuple[float, ...], reach_s: float) -> None:
         """Set which windows will be asked for, shortest first; takes effect at the next fit."""
         self._horizons_s, self._reach_s = horizons_s, reach_s
@@ -75,13 +70,15 @@ class Forecaster:
             return None
         needed = self.periods.horizon_bins(now_s - self.history.end_s + ahead_s)
         model = min(self._models, key=lambda m: abs(m.horizon_bins - needed))
-        quantiles = self._calibrations[model.horizon_bins].correct(self._latest[model.horizon_bins])
+        calibration = self._calibrations[model.horizon_bins]
+        quantiles = calibration.correct(self._latest[model.horizon_bins])
         return Forecast(
             now_s,
             ahead_s,
             tuple(PROBABILITIES.tolist()),
             tuple(quantiles.tolist()),
             model.name,
+            calibration.coverage,
         )
 
     def fit_due(self) -> FitJob | None:

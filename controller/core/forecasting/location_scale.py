@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import Ridge
 
 from controller.core.forecasting.features import Frame, Rows
 from controller.core.windows import Values
@@ -197,6 +196,9 @@ def _robust(features: Values, target: Values) -> Linear:
 
 
 def _ridge(features: Values, target: Values, weight: Values) -> Linear:
+    # Only the process that fits pays for scikit-learn's memory; the daemon just uses the result.
+    from sklearn.linear_model import Ridge
+
     known = np.isfinite(features)
     count = np.maximum(known.sum(axis=0), 1)
     clean = np.where(known, features, 0.0)
