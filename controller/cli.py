@@ -62,7 +62,7 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 @app.command()
 def demo(
-    seed: Annotated[int, typer.Option(help="Which day to play.")] = 1,
+    seed: Annotated[int, typer.Option(help="Which day to play.")] = 25,
     out: Annotated[Path, typer.Option(help="Where summary.json and report.html go.")] = Path(
         "demo-out"
     ),

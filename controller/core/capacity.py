@@ -11,8 +11,6 @@ completes C / (W (1 + beta (C - 1))) requests per second. Worked: W = 2 s, beta 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from controller.core.types import Load
 
 PRIOR_BETA = 0.05
@@ -66,18 +64,18 @@ class Capacity:
         self._tokens = self._token_requests = 0.0
         self._usual_tokens: float | None = None
         self._recent_tokens: float | None = None
-        self._moments = np.zeros(5)
-        self._work = np.zeros(2)
+        self._moments = [0.0] * 5
+        self._work = [0.0] * 2
 
     def state(self) -> dict[str, list[float]]:
         """What was learned: for the slow-down the weighted sums of 1, m, m^2, S and m S, m the
         company; for the work those of 1 and of the work."""
-        return {"slow_down": self._moments.tolist(), "work": self._work.tolist()}
+        return {"slow_down": list(self._moments), "work": list(self._work)}
 
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
         """Continue from an earlier `state()`."""
-        self._moments = np.array(state["slow_down"], dtype=np.float64)
-        self._work = np.array(state["work"], dtype=np.float64)
+        self._moments = [float(value) for value in state["slow_down"]]
+        self._work = [float(value) for value in state["work"]]
 
     def observe(self, load: Load, ready: int) -> None:
         """Take one tick in: what ran on `ready` replicas since the last."""
@@ -101,12 +99,12 @@ class Capacity:
         weight, worked = self._work
         if weight <= 0:
             return None
-        return CapacityLaw(slots, float(worked / weight) * self.mix, self._beta())
+        return CapacityLaw(slots, worked / weight * self.mix, self._beta())
 
     @property
     def known(self) -> bool:
         """Whether any window was learned from."""
-        return bool(self._work[0] > 0)
+        return self._work[0] > 0
 
     @property
     def mix(self) -> float:
@@ -121,14 +119,10 @@ class Capacity:
         if weight <= 0:
             return PRIOR_BETA
         prior = PRIOR_COMPLETIONS
-        matrix = np.array(
-            [
-                [weight + prior * PRIOR_BETA**2, m - prior * PRIOR_BETA],
-                [m - prior * PRIOR_BETA, mm + prior],
-            ]
-        )
-        work_s, slope = np.linalg.solve(matrix, np.array([s, ms]))
-        return float(min(max(slope / work_s, 0.0), 1.0)) if work_s > 0 else PRIOR_BETA
+        corner, side, end = weight + prior * PRIOR_BETA**2, m - prior * PRIOR_BETA, mm + prior
+        # Both unknowns times the determinant, which is positive: Cramer's rule.
+        work, slope = s * end - ms * side, corner * ms - side * s
+        return min(max(slope / work, 0.0), 1.0) if work > 0 else PRIOR_BETA
 
     def _begin_window(self) -> None:
         self._elapsed_s = self._running_s = self._pairs_s = self._completed = 0.0
@@ -147,10 +141,10 @@ class Capacity:
         if law is not None:
             expected_s = law.latency_s(m + 1.0) / self.mix
             stay_s = min(max(stay_s, expected_s / SURPRISE), expected_s * SURPRISE)
-        row = np.array([1.0, m, m * m, stay_s, m * stay_s])
-        self._moments = self._moments * self._keep + completed * row
-        alone_s = stay_s / (1.0 + self._beta() * m)
-        self._work = self._work * self._keep_work + completed * np.array([1.0, alone_s])
+        row = (1.0, m, m * m, stay_s, m * stay_s)
+        self._moments = _followed(self._moments, row, completed, self._keep)
+        alone = (1.0, stay_s / (1.0 + self._beta() * m))
+        self._work = _followed(self._work, alone, completed, self._keep_work)
 
     def _follow_tokens(self, load: Load) -> None:
         if not load.completions or load.prompt_tokens is None or load.output_tokens is None:
@@ -166,3 +160,9 @@ class Capacity:
         usual = mean if self._usual_tokens is None else self._usual_tokens
         self._recent_tokens = recent
         self._usual_tokens = usual + (1.0 - self._keep) * (recent - usual)
+
+
+def _followed(
+    sums: Sequence[float], row: Sequence[float], weight: float, keep: float
+) -> list[float]:
+    return [total * keep + weight * value for total, value in zip(sums, row, strict=True)]

@@ -28,11 +28,13 @@ class LeadTime:
         self._starting: dict[str, float] = {}
         self._seen_s = 0.0
         self._ages: tuple[float, ...] = ()
+        self._answers: dict[float, float] = {}
 
     def expect(self, bounds_s: Sequence[float], counts: Sequence[float]) -> None:
         """Take the prior from a histogram of earlier starts: cumulative counts by upper bound,
         the last one infinite. The prior is the start time that 80 % kept, linear in a bucket;
         beyond the last finite bound it is one and a half times that."""
+        self._answers.clear()
         total = counts[-1]
         if total <= 0:
             return
@@ -61,12 +63,19 @@ class LeadTime:
             elif member.state is ReplicaState.RUNNING and member.id in self._starting:
                 took_s = at_s - half_s - self._starting[member.id]
                 self._samples.append(max(took_s, 0.0))
+        if starting or self._starting:
+            self._answers.clear()
         self._starting = starting
         self._seen_s = at_s
         self._ages = tuple(at_s - start_s for start_s in starting.values())
 
     def quantile(self, probability: float) -> float:
         """Start time (seconds) that this share of starts keeps, slow ones under way included."""
+        if probability not in self._answers:
+            self._answers[probability] = self._quantile(probability)
+        return self._answers[probability]
+
+    def _quantile(self, probability: float) -> float:
         known: list[float] = sorted(self._samples)
         if len(known) < 3:
             for _ in range(PRIOR_WEIGHT):

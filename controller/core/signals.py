@@ -22,6 +22,7 @@ from controller.core.types import (
 )
 
 TRUSTED = frozenset({Trust.PRESENT, Trust.ZERO})
+MISSING = Signal(Trust.MISSING)
 COUNTERS = ("completions", "prompt_tokens", "output_tokens")
 RATIOS = ("kv_cache_ratio", "gpu_ratio")
 OF_REPLICAS = ("ongoing", "waiting", *RATIOS)
@@ -53,10 +54,10 @@ def judge(
 ) -> Signal:
     """The sum (or mean) of a gauge's fresh series; with `live`, of living replicas alone."""
     if not samples:
-        return Signal(Trust.MISSING)
+        return MISSING
     joined = [s for key, s in samples.items() if live is None or key in live]
     if not joined:
-        return Signal(Trust.MISSING)
+        return MISSING
     if not all(is_count(sample.value) for sample in joined):
         return Signal(Trust.NON_FINITE)
     fresh = [sample for sample in joined if now_s - sample.at_s <= stale_s]

@@ -5,7 +5,7 @@ from math import isfinite
 
 from controller.core.forecasting import fitting
 from controller.core.planning import Planner
-from controller.core.types import Readings, Replica, Replicas, ReplicaState, Sample
+from controller.core.types import Decision, Readings, Replica, Replicas, ReplicaState, Sample
 from controller.replay import layout
 from controller.replay.plant import Members, View
 
@@ -36,7 +36,11 @@ class Leadtime:
         job = self.planner.fit_due()
         if job is not None:
             self.planner.adopt(fitting.run(job))
-        return self.planner.tick(self.readings(view)).plan.wanted
+        return self.decide(self.readings(view)).plan.wanted
+
+    def decide(self, readings: Readings) -> Decision:
+        """The planner's decision on these readings."""
+        return self.planner.tick(readings)
 
     def readings(self, view: View) -> Readings:
         """The view as Prometheus and Serve would have put it."""

@@ -220,11 +220,8 @@ class Plant:
 
     def _members(self) -> Members:
         held = self.cluster.replicas[: int(self.cluster.state[0]["used"])]
-        return [
-            (int(member["serial"]), int(member["phase"]), float(member["since_s"]))
-            for member in held
-            if member["phase"] != layout.FREE
-        ]
+        columns = (held[name].tolist() for name in ("serial", "phase", "since_s"))
+        return [member for member in zip(*columns, strict=True) if member[1] != layout.FREE]
 
     def _starting_since_s(self) -> Floats:
         if not self.cluster.state[0]["starting"]:

@@ -23,15 +23,7 @@ def frame_of(rates: Values, reach: int = 4) -> Frame:
 
 
 def every_feature(frame: Frame, rows: Rows) -> Values:
-    return np.concatenate(
-        [
-            frame.location(rows),
-            frame.seasonal(rows, HORIZON),
-            frame.volatility(rows),
-            frame.spread(rows, HORIZON),
-        ],
-        axis=1,
-    )
+    return frame.features(rows, HORIZON)
 
 
 def test_features_are_the_same_bin_by_bin_as_at_once() -> None:
@@ -81,9 +73,9 @@ def test_quantiles_cover_what_they_say_on_the_days_after_the_fit() -> None:
     for seed in (3, 13, 23):
         rates = daily(SHORT_DAY, 16, seed)
         trained = 10 * 720
-        model = location_scale.fit(frame_of(rates[:trained]), HORIZON, 4, PROBABILITIES)
+        model = location_scale.fit(frame_of(rates[:trained]), HORIZON, PROBABILITIES)
         assert model is not None
-        assert len(model.pairs) == 2
+        assert model.share.shape == (1, 2)
         frame = frame_of(rates)
         rows = np.arange(trained, len(rates) - 20)
         quantiles = model.quantiles(frame, rows)
@@ -105,7 +97,7 @@ def test_the_model_beats_the_last_value() -> None:
     rates = daily(SHORT_DAY, 14, seed=4)
     trained = 10 * 720
     history, frame = frame_of(rates[:trained]), frame_of(rates)
-    model = location_scale.fit(history, HORIZON, 4, PROBABILITIES)
+    model = location_scale.fit(history, HORIZON, PROBABILITIES)
     cheap = last_value.fit(history, HORIZON, PROBABILITIES)
     assert model is not None
     rows = np.arange(trained, len(rates) - 20)
@@ -117,9 +109,9 @@ def test_the_model_beats_the_last_value() -> None:
 def test_seasonal_features_wait_for_a_whole_season_of_training_rows() -> None:
     rates = daily(SHORT_DAY, 3, seed=5)
     for bins, pairs in ((720, 1), (800, 1), (3 * 720, 2)):
-        model = location_scale.fit(frame_of(rates[:bins]), HORIZON, 4, PROBABILITIES)
+        model = location_scale.fit(frame_of(rates[:bins]), HORIZON, PROBABILITIES)
         assert model is not None
-        assert len(model.pairs) == pairs
+        assert model.share.shape == (1, pairs)
 
 
 def test_too_little_history_gives_the_cheap_model() -> None:

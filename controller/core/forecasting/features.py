@@ -4,7 +4,7 @@ All logarithms are natural and taken of a rate plus `floor_rps`, a small share o
 rate. Missing features are NaN. One code path serves whole histories and single ticks.
 """
 
-from math import pi
+from math import isfinite, log, nan, pi
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,28 @@ Rows = NDArray[np.int64]
 JUMP = 0.4
 TINY = 0.01
 RATE, LEVEL, SQUARE, SWING, NOISE = range(5)
+WIDTH = 5
+
+
+class Columns:
+    """Where each group of features stands; the models choose by group."""
+
+    def __init__(self, moves: int, restless: int) -> None:
+        profiles = SeasonTable.profiles
+        self.restless = moves
+        self.seasonal = moves + restless
+        self.spread = self.seasonal + 3 * profiles + 4
+        self.count = self.spread + 8
+
+    def location(self, seasonal: bool) -> Rows:
+        """Columns that tell where the load goes."""
+        moves = np.arange(self.restless)
+        return np.append(moves, np.arange(self.seasonal, self.spread)) if seasonal else moves
+
+    def scale(self, seasonal: bool) -> Rows:
+        """Columns that tell how surely."""
+        restless = np.arange(self.restless, self.seasonal)
+        return np.append(restless, np.arange(self.spread, self.count)) if seasonal else restless
 
 
 class Frame:
@@ -34,14 +56,18 @@ class Frame:
         self.floor_rps = floor_rps
         self.first_bin = first_bin
         self._longest = periods.recent_bins[-1]
-        self._recent = np.array(periods.recent_bins)
-        self._spans = np.array([k for k in (60, 180, 360) if k <= self._longest] or [self._longest])
-        self._windows = max(2, min(10, self._longest // periods.window_bins))
+        self._recent_bins = periods.recent_bins
+        self._spans = [k for k in (60, 180, 360) if k <= self._longest] or [self._longest]
+        blocks = max(2, min(10, self._longest // periods.window_bins))
+        self._steps = np.arange(blocks) * periods.window_bins
+        self._block_ends = np.arange(periods.block_bins, periods.window_bins + 1)
+        self.columns = Columns(len(self._recent_bins) + 3, len(self._spans) + 6)
+        self._summed, self._offsets, self._bins = self._list_of_means()
         self._count = 0
         self._values = np.empty((0, 2))
         self._last_jump = np.empty(0)
-        self._sums = np.zeros((1, 5))
-        self._known = np.zeros((1, 5))
+        self._sums = np.zeros((1, WIDTH))
+        self._known = np.zeros((1, WIDTH))
         self.seasons = SeasonTable(periods, floor_rps, reach_bins)
 
     def __len__(self) -> int:
@@ -60,14 +86,49 @@ class Frame:
     def extend(self, rates: Values) -> None:
         """Append bins; a single one or a whole history."""
         count = len(rates)
-        if not count:
-            return
         start = self._count
         self._reserve(count)
         self._count += count
+        if count == 1:
+            self._append(start, float(rates[0]))
+        elif count:
+            self._append_all(start, rates)
+        held = self._count + 1
+        self.seasons.extend(self.levels, self._sums[:held, RATE], self._known[:held, RATE])
+
+    def _append(self, row: int, rate: float) -> None:
+        """One bin, as `_append_all` in scalars: ten times as fast, and every tick adds one."""
+        window, values = self.periods.window_bins, self._values
+        values[row, RATE] = rate
+        self._add(row, RATE, rate)
+        level = log(self._mean_at(RATE, row, window) + self.floor_rps)
+        values[row, LEVEL] = level
+        before = values.item(row - 1, RATE) if row else nan
+        noise = abs(log((rate + self.floor_rps) / (before + self.floor_rps)))
+        swing = abs(level - values.item(row - window, LEVEL)) if row >= window else nan
+        usual = self._mean_at(LEVEL, row - window, min(5 * window, self._longest))
+        jumped = abs(level - usual) > JUMP
+        self._last_jump[row] = row if jumped else self._last_jump[row - 1] if row else -np.inf
+        for column, value in enumerate((level, level * level, swing, noise), start=LEVEL):
+            self._add(row, column, value)
+
+    def _add(self, row: int, column: int, value: float) -> None:
+        known = isfinite(value)
+        self._sums[row + 1, column] = self._sums.item(row, column) + (value if known else 0.0)
+        self._known[row + 1, column] = self._known.item(row, column) + known
+
+    def _mean_at(self, column: int, row: int, bins: int) -> float:
+        last, first = max(row + 1, 0), max(row + 1 - bins, 0)
+        count = self._known.item(last, column) - self._known.item(first, column)
+        if not count:
+            return nan
+        return (self._sums.item(last, column) - self._sums.item(first, column)) / count
+
+    def _append_all(self, start: int, rates: Values) -> None:
+        count = len(rates)
         rows = np.arange(start, self._count)
         self._values[rows, RATE] = rates
-        self._accumulate(rows, (RATE,), [rates])
+        self._accumulate(start, slice(RATE, LEVEL), rates[:, None])
         level = np.log(self._mean(RATE, rows, self.periods.window_bins) + self.floor_rps)
         self._values[rows, LEVEL] = level
         swing = np.abs(level - self._shifted(LEVEL, rows, self.periods.window_bins))
@@ -75,98 +136,80 @@ class Frame:
             noise = np.abs(
                 np.log((rates + self.floor_rps) / (self._shifted(RATE, rows, 1) + self.floor_rps))
             )
-        self._accumulate(rows, (LEVEL, SQUARE, SWING, NOISE), [level, level**2, swing, noise])
+        table = np.empty((count, 4))
+        table[:, 0], table[:, 1], table[:, 2], table[:, 3] = level, level * level, swing, noise
+        self._accumulate(start, slice(LEVEL, NOISE + 1), table)
         self._mark_jumps(rows, level)
-        held = self._count + 1
-        self.seasons.extend(self.levels, self._sums[:held, RATE], self._known[:held, RATE])
 
     def mean_rate(self, rows: Rows, bins: int) -> Values:
         """Mean rate over the last `bins` bins up to each row; missing bins are left out."""
         return self._mean(RATE, rows, bins)
 
-    def location(self, rows: Rows) -> Values:
-        """Where the load has been of late, relative to the level; shape (rows, columns)."""
+    def features(self, rows: Rows, horizon_bins: int | Rows) -> Values:
+        """What the models see at each row of a window that opens `horizon_bins` later (one for
+        all rows, or one each); shape (rows, columns): first how the load moved of late,
+        relative to the level, and how restless it was, then what past seasons did at the
+        window, and how much they differ there."""
+        made = np.empty((len(rows), self.columns.count))
+        self._recent(rows, made)
+        self._seasonal(rows, rows + horizon_bins, made)
+        return made
+
+    def _recent(self, rows: Rows, made: Values) -> None:
+        means, at = self._means(rows), self.columns
         base = self.levels[rows, None]
-        means = np.log(self._mean(RATE, rows[:, None], self._recent) + self.floor_rps)
-        half = min(30, self._longest // 2)
-        halves = np.log(
-            self._mean(RATE, rows[:, None] - np.array([0, half]), half) + self.floor_rps
+        count = len(self._recent_bins)
+        logs = np.log(means[:, : count + 2] + self.floor_rps)
+        blocks = self._shifted(LEVEL, rows[:, None], self._steps)
+        peak = np.fmax.reduce(blocks, axis=1) - base[:, 0]
+        made[:, :count] = logs[:, :count] - base
+        made[:, count] = blocks[:, 1] - base[:, 0]
+        made[:, count + 1] = logs[:, count] - logs[:, count + 1]
+        made[:, count + 2] = peak
+        spans, first = len(self._spans), count + 2
+        middle, square = (
+            means[:, first : first + spans],
+            means[:, first + spans : first + 2 * spans],
         )
-        recent = self._shifted(LEVEL, rows[:, None], self._steps())
-        return np.concatenate(
-            [
-                means - base,
-                recent[:, 1:2] - base,
-                halves[:, :1] - halves[:, 1:],
-                np.fmax.reduce(recent, axis=1)[:, None] - base,
-            ],
-            axis=1,
-        )
+        restless = made[:, at.restless :]
+        restless[:, :spans] = np.sqrt(np.maximum(square - middle * middle, 0.0))
+        restless[:, spans : spans + 3] = means[:, first + 2 * spans : first + 2 * spans + 3]
+        restless[:, : spans + 3] = np.log(restless[:, : spans + 3] + TINY)
+        window, season = self.periods.window_bins, self.periods.season_bins
+        since = np.minimum((rows - self._last_jump[rows]) / window, season / window)
+        restless[:, spans + 3] = since
+        restless[:, spans + 4] = means[:, -1] * self.periods.window_s
+        restless[:, spans + 3 : spans + 5] = np.log1p(restless[:, spans + 3 : spans + 5])
+        restless[:, spans + 5] = peak
 
-    def seasonal(self, rows: Rows, horizon_bins: int) -> Values:
-        """What past seasons did at the forecast window; shape (rows, columns)."""
+    def _seasonal(self, rows: Rows, ahead: Rows, made: Values) -> None:
         base = self.levels[rows, None]
-        now, then = self.seasons.at(rows), self.seasons.at(rows + horizon_bins)
-        profiles = self.seasons.profiles
-        return np.concatenate(
-            [
-                then[:, :profiles] - now[:, :profiles],
-                np.clip(then[:, : profiles + 2] - base, -3.0, 3.0),
-                np.clip(then[:, : profiles + 2] - base, 0.0, 3.0),
-            ],
-            axis=1,
-        )
+        now, then = self.seasons.at(rows), self.seasons.at(ahead)
+        profiles, at = self.seasons.profiles, self.columns.seasonal
+        moved = then[:, :profiles] - now[:, :profiles]
+        beside = np.minimum(np.maximum(then[:, : profiles + 2] - base, -3.0), 3.0)
+        made[:, at : at + profiles] = moved
+        made[:, at + profiles : at + 2 * profiles + 2] = beside
+        made[:, at + 2 * profiles + 2 : at + 3 * profiles + 4] = np.maximum(beside, 0.0)
+        highest, typical, lowest = (then[:, profiles + k] for k in range(3))
+        season, at = self.periods.season_bins, self.columns.spread
+        angle = 2 * pi * ((ahead + self.first_bin) % season) / season
+        made[:, at] = highest - then[:, 0]
+        made[:, at + 1] = highest - lowest
+        made[:, at + 2] = typical - then[:, 0]
+        made[:, at + 3] = np.abs(moved[:, 0])
+        made[:, at + 4] = np.sin(angle)
+        made[:, at + 5] = np.cos(angle)
+        made[:, at + 6] = np.sin(2 * angle)
+        made[:, at + 7] = np.cos(2 * angle)
 
-    def volatility(self, rows: Rows) -> Values:
-        """How restless the load has been of late; shape (rows, columns)."""
-        at = rows[:, None]
-        mean, square = self._mean(LEVEL, at, self._spans), self._mean(SQUARE, at, self._spans)
-        deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
-        short = min(30, self._longest)
-        window = self.periods.window_bins
-        since = np.minimum(
-            (rows - self._last_jump[rows]) / window, self.periods.season_bins / window
-        )
-        peak = np.fmax.reduce(self._shifted(LEVEL, at, self._steps()), axis=1)
-        return np.concatenate(
-            [
-                np.log(deviation + TINY),
-                np.log(self._mean(SWING, at, np.array([short, self._spans[-1]])) + TINY),
-                np.log(self._mean(NOISE, at, np.array([short])) + TINY),
-                np.log1p(since)[:, None],
-                np.log1p(self._mean(RATE, at, np.array([window])) * self.periods.window_s),
-                (peak - self.levels[rows])[:, None],
-            ],
-            axis=1,
-        )
-
-    def spread(self, rows: Rows, horizon_bins: int) -> Values:
-        """How much past seasons differ at the forecast window, and the time of season."""
-        then, now = self.seasons.at(rows + horizon_bins), self.seasons.at(rows)
-        highest, typical, lowest = (then[:, self.seasons.profiles + k] for k in range(3))
-        season = self.periods.season_bins
-        angle = 2 * pi * ((rows + horizon_bins + self.first_bin) % season) / season
-        return np.stack(
-            [
-                highest - then[:, 0],
-                highest - lowest,
-                typical - then[:, 0],
-                np.abs(then[:, 0] - now[:, 0]),
-                np.sin(angle),
-                np.cos(angle),
-                np.sin(2 * angle),
-                np.cos(2 * angle),
-            ],
-            axis=1,
-        )
-
-    def peak_rps(self, rows: Rows, horizon_bins: int) -> Values:
+    def peak_rps(self, rows: Rows, horizon_bins: int | Rows) -> Values:
         """Peak demand of the window that opens `horizon_bins` after each row: its largest
         block mean, in requests per second; NaN where not known."""
-        window, block = self.periods.window_bins, self.periods.block_bins
-        ends = rows[:, None] + horizon_bins + np.arange(block, window + 1)
+        ends = (rows + horizon_bins)[:, None] + self._block_ends
         inside = ends < self._count
-        means = np.where(inside, self._mean(RATE, np.where(inside, ends, 0), block), np.nan)
+        means = self._mean(RATE, np.where(inside, ends, 0), self.periods.block_bins)
+        means = np.where(inside, means, np.nan)
         peak: Values = means.max(axis=1)
         return peak
 
@@ -175,8 +218,29 @@ class Frame:
         peak = self.peak_rps(rows, horizon_bins)
         return np.log(peak + self.floor_rps) - self.levels[rows]
 
-    def _steps(self) -> NDArray[np.int64]:
-        return np.arange(self._windows) * self.periods.window_bins
+    def _list_of_means(self) -> tuple[Rows, Rows, Rows]:
+        """The recent means that features need: the column summed, how many bins back each
+        ends and how long it is."""
+        half, short = min(30, self._longest // 2), min(30, self._longest)
+        window = self.periods.window_bins
+        wanted = [(RATE, 0, bins) for bins in self._recent_bins]
+        wanted += [(RATE, 0, half), (RATE, half, half)]
+        wanted += [(LEVEL, 0, bins) for bins in self._spans]
+        wanted += [(SQUARE, 0, bins) for bins in self._spans]
+        wanted += [(SWING, 0, short), (SWING, 0, self._spans[-1]), (NOISE, 0, short)]
+        wanted += [(RATE, 0, window)]
+        summed, offsets, bins = np.array(wanted).T
+        return summed, offsets, bins
+
+    def _means(self, rows: Rows) -> Values:
+        """Every recent mean that features are made of, shape (rows, means)."""
+        after = rows[:, None] + 1
+        last = np.maximum(after - self._offsets, 0) * WIDTH + self._summed
+        first = np.maximum(after - self._offsets - self._bins, 0) * WIDTH + self._summed
+        sums, known = self._sums.ravel(), self._known.ravel()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means: Values = (sums[last] - sums[first]) / (known[last] - known[first])
+        return means
 
     def _shifted(self, column: int, rows: Rows, bins: int | Rows) -> Values:
         at = rows - bins
@@ -191,15 +255,14 @@ class Frame:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(count > 0, (sums[last] - sums[first]) / count, np.nan)
 
-    def _accumulate(self, rows: Rows, columns: tuple[int, ...], values: list[Values]) -> None:
-        table = np.stack(values, axis=1)
+    def _accumulate(self, start: int, columns: slice, table: Values) -> None:
         known = np.isfinite(table)
-        first, stop = int(rows[0]), int(rows[-1]) + 1
-        for position, column in enumerate(columns):
-            sums, counts = self._sums[:, column], self._known[:, column]
-            there = np.where(known[:, position], table[:, position], 0.0)
-            sums[first + 1 : stop + 1] = sums[first] + np.cumsum(there)
-            counts[first + 1 : stop + 1] = counts[first] + np.cumsum(known[:, position])
+        stop = start + len(table)
+        for running, added in (
+            (self._sums, np.where(known, table, 0.0)),
+            (self._known, known.astype(np.float64)),
+        ):
+            running[start + 1 : stop + 1, columns] = running[start, columns] + added.cumsum(axis=0)
 
     def _mark_jumps(self, rows: Rows, level: Values) -> None:
         """Remember when the level last left the mean of the half hour before behind."""

@@ -49,7 +49,7 @@ def run(job: FitJob) -> Fitted:
         floor_rps,
         job.reach_bins,
         tuple(
-            location_scale.fit(frame, horizon, job.reach_bins, job.probabilities)
+            location_scale.fit(frame, horizon, job.probabilities)
             or last_value.fit(frame, horizon, job.probabilities)
             for horizon in job.horizons
         ),

@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from controller.core.forecasting import last_value
+from controller.core.forecasting import last_value, location_scale
 from controller.core.forecasting.calibration import Calibration
 from controller.core.forecasting.features import Frame
 from controller.core.forecasting.fitting import FitJob, Fitted, Model, floor_of
+from controller.core.forecasting.location_scale import LocationScale
 from controller.core.periods import Periods
 from controller.core.types import Demand, Forecast
 from controller.core.windows import History, Values
@@ -13,6 +14,7 @@ from controller.core.windows import History, Values
 PROBABILITIES: Values = np.array(
     [0.025, 0.15, 0.3, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999]
 )
+LEVELS = tuple(PROBABILITIES.tolist())
 ENOUGH_BINS = 40
 
 
@@ -30,7 +32,8 @@ class Forecaster:
         self._reach_s = reach_s
         self._models: tuple[Model, ...] = ()
         self._calibrations: dict[int, Calibration] = {}
-        self._latest: dict[int, Values] = {}
+        self._answering: tuple[Model, ...] = ()
+        self._issued: dict[int, Values] = {}
         self._fitted_bin: int | None = None
         self._fitted_rows = 0
         self._rebuild(floor_of(self.history.rates), self._reach_bins())
@@ -66,19 +69,18 @@ class Forecaster:
     def forecast(self, now_s: float, ahead_s: float) -> Forecast | None:
         """Demand in the window that opens `ahead_s` from now, by the model whose horizon,
         counted from the last closed bin, is nearest; None before the first closed bin."""
-        if not self._latest:
+        if not self._issued:
             return None
         needed = self.periods.horizon_bins(now_s - self.history.end_s + ahead_s)
         model = min(self._models, key=lambda m: abs(m.horizon_bins - needed))
-        calibration = self._calibrations[model.horizon_bins]
-        quantiles = calibration.correct(self._latest[model.horizon_bins])
+        quantiles = self._issued[model.horizon_bins]
         return Forecast(
             now_s,
             ahead_s,
-            tuple(PROBABILITIES.tolist()),
+            LEVELS,
             tuple(quantiles.tolist()),
             model.name,
-            calibration.coverage,
+            self._calibrations[model.horizon_bins].coverage,
         )
 
     def fit_due(self) -> FitJob | None:
@@ -141,7 +143,8 @@ class Forecaster:
             model.horizon_bins: self._calibration(model, position, old)
             for position, model in enumerate(self._models)
         }
-        self._latest = {}
+        self._answering = _side_by_side(self._models)
+        self._issued = {}
         if len(rates):
             self._predict()
 
@@ -159,21 +162,24 @@ class Forecaster:
 
     def _close_bin(self, rate: float) -> None:
         self._frame.extend(np.array([rate]))
-        row = len(self._frame) - 1
         self._predict()
-        window = self.periods.window_bins
-        for model in self._models:
-            issued_row = row - model.horizon_bins - window
-            peak = float("nan")
-            if issued_row >= 0:
-                peak = float(self._frame.peak_rps(np.array([issued_row]), model.horizon_bins)[0])
-            latest = self._latest[model.horizon_bins]
-            calibration = self._calibrations[model.horizon_bins]
-            calibration.settle(calibration.correct(latest), peak)
+        # The window that ends with this bin opened so many bins ago, whatever the horizon.
+        opened = np.array([len(self._frame) - 1 - self.periods.window_bins])
+        peak = float(self._frame.peak_rps(opened, 0)[0]) if opened[0] >= 0 else float("nan")
+        for horizon, issued in self._issued.items():
+            self._calibrations[horizon].settle(issued, peak)
 
     def _predict(self) -> None:
-        row = np.array([len(self._frame) - 1])
-        for model in self._models:
-            quantiles = model.quantiles(self._frame, row)[0]
-            if np.isfinite(quantiles).all():
-                self._latest[model.horizon_bins] = quantiles
+        for model in self._answering:
+            rows = np.full(len(model.horizons), len(self._frame) - 1)
+            made = model.quantiles(self._frame, rows)
+            if np.isfinite(made).all():
+                for horizon, quantiles in zip(model.horizons.tolist(), made, strict=True):
+                    self._issued[horizon] = self._calibrations[horizon].correct(quantiles)
+
+
+def _side_by_side(models: tuple[Model, ...]) -> tuple[Model, ...]:
+    """The same models, those of one kind as one that answers for all its horizons at once."""
+    fitted = [model for model in models if isinstance(model, LocationScale)]
+    cheap = tuple(model for model in models if not isinstance(model, LocationScale))
+    return (location_scale.together(fitted), *cheap) if fitted else cheap

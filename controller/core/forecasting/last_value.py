@@ -20,6 +20,11 @@ class LastValue:
 
     name = "last_value"
 
+    @property
+    def horizons(self) -> Rows:
+        """The one horizon, as an array."""
+        return np.array([self.horizon_bins])
+
     def quantiles(self, frame: Frame, rows: Rows) -> Values:
         """Quantiles of peak demand (requests per second), shape (rows, probabilities)."""
         return np.maximum(np.exp(frame.levels[rows, None] + self.shape) - frame.floor_rps, 0.0)

@@ -7,7 +7,8 @@ with the seasonal features and a pair without are averaged, so that a profile th
 wrong does half the harm.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,44 +16,31 @@ from numpy.typing import NDArray
 from controller.core.forecasting.features import Frame, Rows
 from controller.core.windows import Values
 
-STRIDE = 3
+STRIDE = 6
 HUBER = 1.5
 PENALTY = 0.01
 ROUNDS = 6
 CLIP = 5.0
 MIN_ROWS = 120
 SHARPNESS = 8
+CHUNK = 4096
 
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """A linear map of standardised, clipped features; missing ones count as average."""
+    """A linear map of some columns, standardised and clipped; missing ones count as average."""
 
+    columns: Rows
     mean: Values
     inverse_sd: Values
     weights: Values
     intercept: float
 
     def __call__(self, features: Values) -> Values:
-        """Predictions for features of shape (rows, columns)."""
-        scaled: Values = self.standardise(features) @ self.weights + self.intercept
-        return scaled
-
-    def standardise(self, features: Values) -> Values:
-        """Features with mean 0 and deviation 1, within 5 deviations."""
-        scaled = (features - self.mean) * self.inverse_sd
-        return np.clip(np.where(np.isfinite(scaled), scaled, 0.0), -CLIP, CLIP)
-
-
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """Location and log scale, with or without what past seasons say."""
-
-    seasonal: bool
-    location: Linear
-    above: "LogScale"
-    below: "LogScale"
-    error: float
+        """Predictions for features of shape (rows, every column)."""
+        chosen = _standard(features[:, self.columns], self.mean, self.inverse_sd)
+        made: Values = chosen @ self.weights + self.intercept
+        return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,43 +56,87 @@ class LogScale:
 
 
 @dataclass(frozen=True, eq=False)
-class LocationScale:
-    """A fitted model: quantiles of demand for the rows of a frame."""
+class Pair:
+    """Location and log scale, with or without what past seasons say; `error` weighs pairs."""
 
-    horizon_bins: int
+    location: Linear
+    above: LogScale
+    below: LogScale
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class LocationScale:
+    """A fitted model: quantiles of demand for the rows of a frame.
+
+    Every line of every pair stands side by side, so that one pass serves them all: `lines` is
+    mean, 1 / deviation and weight of each column, shape (3, maps, pairs, 3, columns), `limits`
+    the intercept, least and largest value of each line (3, maps, pairs, 3), `share` that of
+    each pair (maps, pairs), `shape` the distribution's (maps, probabilities). A model has one
+    map; `together` makes one for each of several models.
+    """
+
+    horizons: Rows
     floor_rps: float
-    reach_bins: int
-    pairs: tuple[Pair, ...]
-    probabilities: Values
+    lines: Values
+    limits: Values
+    share: Values
     shape: Values
-    rows: int
 
     name = "location_scale"
 
+    @property
+    def horizon_bins(self) -> int:
+        """Bins from a row to the window forecast there."""
+        return int(self.horizons[0])
+
     def quantiles(self, frame: Frame, rows: Rows) -> Values:
-        """Quantiles of peak demand (requests per second), shape (rows, probabilities)."""
-        location, above, below = self.parameters(frame, rows)
+        """Quantiles of peak demand (requests per second), shape (rows, probabilities). With
+        several maps there is one row for each."""
+        parameters = self.parameters(frame.features(rows, self.horizons))
+        location, above, below = parameters[:, 0], parameters[:, 1], parameters[:, 2]
         scale = np.where(self.shape >= 0, above[:, None], below[:, None])
-        logs = frame.levels[rows, None] + location[:, None] + scale * self.shape
+        logs = (frame.levels[rows] + location)[:, None] + scale * self.shape
         return np.maximum(np.exp(logs) - self.floor_rps, 0.0)
 
-    def parameters(self, frame: Frame, rows: Rows) -> tuple[Values, Values, Values]:
-        """Location of the target, and its scales above and below, for each row."""
-        recent, restless = frame.location(rows), frame.volatility(rows)
-        trust = np.array([pair.error**-SHARPNESS for pair in self.pairs])
-        location, above, below = np.zeros((3, len(rows)))
-        for pair, share in zip(self.pairs, trust / trust.sum(), strict=True):
-            where, how = _matrices(frame, rows, self.horizon_bins, pair.seasonal, recent, restless)
-            location += share * pair.location(where)
-            above += share * pair.above(how)
-            below += share * pair.below(how)
-        return location, np.exp(above), np.exp(below)
+    def parameters(self, features: Values) -> Values:
+        """Location of the target, and its scales above and below, for each row of features;
+        shape (rows, 3)."""
+        made = [self._lines(features[at : at + CHUNK]) for at in range(0, len(features), CHUNK)]
+        _, lowest, highest = self.limits
+        lines = np.minimum(np.maximum(np.concatenate(made), lowest), highest)
+        mixed: Values = (lines * self.share[:, :, None]).sum(axis=1)
+        mixed[:, 1:] = np.exp(mixed[:, 1:])
+        return mixed
+
+    def _lines(self, features: Values) -> Values:
+        mean, inverse_sd, weights = self.lines
+        scaled = _standard(features[:, None, None, :], mean, inverse_sd)
+        made: Values = (scaled * weights).sum(axis=-1) + self.limits[0]
+        return made
 
 
-def fit(
-    frame: Frame, horizon_bins: int, reach_bins: int, probabilities: Values
-) -> LocationScale | None:
-    """Learn from every third bin of a frame; None when fewer than 120 rows have targets.
+def together(models: Sequence[LocationScale]) -> LocationScale:
+    """One model with a map for each; pairs that some lack weigh nothing there."""
+    pairs = max(model.share.shape[1] for model in models)
+
+    def padded(part: Values, axis: int) -> Values:
+        missing = [(0, 0)] * part.ndim
+        missing[axis] = 0, pairs - part.shape[axis]
+        return np.pad(part, missing)
+
+    return LocationScale(
+        np.concatenate([model.horizons for model in models]),
+        models[0].floor_rps,
+        np.concatenate([padded(model.lines, 2) for model in models], axis=1),
+        np.concatenate([padded(model.limits, 2) for model in models], axis=1),
+        np.concatenate([padded(model.share, 1) for model in models]),
+        np.concatenate([model.shape for model in models]),
+    )
+
+
+def fit(frame: Frame, horizon_bins: int, probabilities: Values) -> LocationScale | None:
+    """Learn from every sixth bin of a frame; None when fewer than 120 rows have targets.
 
     Seasonal features come in only once a whole season of rows has them: a column empty in
     training and filled in use is worse than none (1.29 against 0.86 pinball with exactly one
@@ -117,32 +149,37 @@ def fit(
     rows, target = rows[known], target[known]
     if len(rows) < MIN_ROWS:
         return None
-    ahead = frame.seasons.at(rows + horizon_bins)[:, 0]
-    seasoned = np.isfinite(ahead) & np.isfinite(frame.seasons.at(rows)[:, 0])
-    recent, restless = frame.location(rows), frame.volatility(rows)
-    pairs, scores = [], []
-    for seasonal in (False, True):
-        use = seasoned if seasonal else np.ones(len(rows), dtype=bool)
-        if use.sum() < max(MIN_ROWS, 0.9 * frame.periods.season_bins / _stride(frame)):
-            continue
-        where, how = _matrices(frame, rows, horizon_bins, seasonal, recent, restless)
-        pairs.append(
-            _fit_pair(where, how, target, use, seasoned if seasoned.any() else use, seasonal)
-        )
-    if not pairs:
-        where, how = _matrices(frame, rows, horizon_bins, False, recent, restless)
-        every = np.ones(len(rows), dtype=bool)
-        pairs.append(_fit_pair(where, how, target, every, every, False))
-    model = LocationScale(
-        horizon_bins, frame.floor_rps, reach_bins, tuple(pairs), probabilities, np.empty(0), 0
-    )
-    judged = seasoned if len(pairs) > 1 else np.ones(len(rows), dtype=bool)
-    location, above, below = model.parameters(frame, rows[judged])
+    features = frame.features(rows, horizon_bins)
+    every = np.ones(len(rows), dtype=bool)
+    seasoned = np.isfinite(frame.seasons.at(rows + horizon_bins)[:, 0])
+    seasoned &= np.isfinite(frame.seasons.at(rows)[:, 0])
+    has_season = seasoned.sum() >= max(MIN_ROWS, 0.9 * frame.periods.season_bins / _stride(frame))
+    judged = seasoned if has_season else every
+    pairs = [_fit_pair(frame, features, target, every, judged, seasonal=False)]
+    if has_season:
+        pairs.append(_fit_pair(frame, features, target, seasoned, judged, seasonal=True))
+    model = _assembled(frame, horizon_bins, pairs)
+    location, above, below = model.parameters(features[judged]).T
     distance = target[judged] - location
     scores = np.clip(distance / np.where(distance >= 0, above, below), -6, 6)
-    shape = np.quantile(scores, probabilities)
+    return replace(model, shape=np.quantile(scores, probabilities)[None, :])
+
+
+def _assembled(frame: Frame, horizon_bins: int, pairs: Sequence[Pair]) -> LocationScale:
+    lines = np.zeros((3, 1, len(pairs), 3, frame.columns.count))
+    limits = np.full((3, 1, len(pairs), 3), np.nan)
+    for number, pair in enumerate(pairs):
+        for place, line in enumerate((pair.location, pair.above.line, pair.below.line)):
+            for part, values in enumerate((line.mean, line.inverse_sd, line.weights)):
+                lines[part, 0, number, place, line.columns] = values
+            limits[0, 0, number, place] = line.intercept
+        limits[1:, 0, number, 0] = -np.inf, np.inf
+        for place, scale in enumerate((pair.above, pair.below), start=1):
+            limits[1:, 0, number, place] = scale.lowest, scale.highest
+    trust = np.array([pair.error**-SHARPNESS for pair in pairs])
+    share = (trust / trust.sum())[None, :]
     return LocationScale(
-        horizon_bins, frame.floor_rps, reach_bins, tuple(pairs), probabilities, shape, len(rows)
+        np.array([horizon_bins]), frame.floor_rps, lines, limits, share, np.empty((1, 0))
     )
 
 
@@ -150,62 +187,70 @@ def _stride(frame: Frame) -> int:
     return STRIDE if frame.periods.season_bins > 1000 else 1
 
 
-def _matrices(
-    frame: Frame, rows: Rows, horizon_bins: int, seasonal: bool, recent: Values, restless: Values
-) -> tuple[Values, Values]:
-    if not seasonal:
-        return recent, restless
-    return (
-        np.concatenate([recent, frame.seasonal(rows, horizon_bins)], axis=1),
-        np.concatenate([restless, frame.spread(rows, horizon_bins)], axis=1),
-    )
-
-
 def _fit_pair(
-    where: Values,
-    how: Values,
+    frame: Frame,
+    features: Values,
     target: Values,
     use: NDArray[np.bool_],
     judged: NDArray[np.bool_],
+    *,
     seasonal: bool,
 ) -> Pair:
-    location = _robust(where[use], target[use])
-    distance = target - location(where)
+    location = _robust(features[use], frame.columns.location(seasonal), target[use])
+    distance = target - location(features)
     error = float(np.abs(distance[judged]).mean())
-    above, below = (_log_scale(how[use], side) for side in (distance[use], -distance[use]))
-    return Pair(seasonal, location, above, below, max(error, 1e-6))
+    columns = frame.columns.scale(seasonal)
+    above, below = (
+        _log_scale(features[use], columns, side) for side in (distance[use], -distance[use])
+    )
+    return Pair(location, above, below, max(error, 1e-6))
 
 
-def _log_scale(features: Values, distance: Values) -> LogScale:
+def _log_scale(features: Values, columns: Rows, distance: Values) -> LogScale:
     """Ridge of the log distance of the targets on one side (`distance` >= 0)."""
     side = distance >= 0
-    line = _ridge(features[side], np.log(distance[side] + 0.01), np.ones(int(side.sum())))
-    low, high = np.quantile(line(features), [0.01, 0.99])
-    return LogScale(line, float(low), float(high))
+    scaled, scale = _scaled(features[side][:, columns])
+    logs = np.log(distance[side] + 0.01)
+    weights, intercept = _ridge(scaled, logs, np.ones(len(logs)))
+    low, high = np.quantile(scaled @ weights + intercept, [0.01, 0.99])
+    return LogScale(Linear(columns, *scale, weights, intercept), float(low), float(high))
 
 
-def _robust(features: Values, target: Values) -> Linear:
+def _robust(features: Values, columns: Rows, target: Values) -> Linear:
     """Huber regression by iterated weights (Huber 1964), its bend at 1.5 robust deviations."""
+    scaled, scale = _scaled(features[:, columns])
     weight = np.ones(len(target))
     for _ in range(ROUNDS):
-        model = _ridge(features, target, weight)
-        distance = np.abs(target - model(features))
+        weights, intercept = _ridge(scaled, target, weight)
+        distance = np.abs(target - scaled @ weights - intercept)
         bend = HUBER * max(1.4826 * float(np.median(distance)), 1e-6)
         weight = np.minimum(1.0, bend / np.maximum(distance, 1e-12))
-    return model
+    return Linear(columns, *scale, weights, intercept)
 
 
-def _ridge(features: Values, target: Values, weight: Values) -> Linear:
+def _ridge(scaled: Values, target: Values, weight: Values) -> tuple[Values, float]:
+    """Weights of the columns, and the intercept."""
     # Only the process that fits pays for scikit-learn's memory; the daemon just uses the result.
     from sklearn.linear_model import Ridge
 
+    ridge = Ridge(alpha=PENALTY * len(target), solver="cholesky")
+    ridge.fit(scaled, target, sample_weight=weight)
+    return ridge.coef_, float(ridge.intercept_)
+
+
+def _scaled(features: Values) -> tuple[Values, tuple[Values, Values]]:
+    """Standardised features, and the mean and 1 / deviation of each column."""
     known = np.isfinite(features)
     count = np.maximum(known.sum(axis=0), 1)
-    clean = np.where(known, features, 0.0)
-    mean = clean.sum(axis=0) / count
+    mean = np.where(known, features, 0.0).sum(axis=0) / count
     deviation = np.sqrt((np.where(known, features - mean, 0.0) ** 2).sum(axis=0) / count)
     inverse = np.where(deviation > 1e-9, 1.0 / np.maximum(deviation, 1e-9), 0.0)
-    shell = Linear(mean, inverse, np.zeros(features.shape[1]), 0.0)
-    ridge = Ridge(alpha=PENALTY * len(target), solver="cholesky")
-    ridge.fit(shell.standardise(features), target, sample_weight=weight)
-    return Linear(mean, inverse, ridge.coef_, float(ridge.intercept_))
+    return _standard(features, mean, inverse), (mean, inverse)
+
+
+def _standard(features: Values, mean: Values, inverse_sd: Values) -> Values:
+    """Features with mean 0 and deviation 1, within 5 deviations; missing ones are 0."""
+    scaled = (features - mean) * inverse_sd
+    scaled[~np.isfinite(scaled)] = 0.0
+    made: Values = np.minimum(np.maximum(scaled, -CLIP), CLIP)
+    return made
