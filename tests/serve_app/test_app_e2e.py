@@ -195,7 +195,7 @@ async def test_clients_that_leave_free_the_engine_and_the_queue(
     assert answer.status_code == 200
     assert time.monotonic() - left_s < 3.5
     assert await becomes(lambda: app.total("ray_vllm_num_requests_running", '"external"') == 0)
-    assert app.total("ray_serve_deployment_queued_queries", *queued) == 0
+    assert await becomes(lambda: app.total("ray_serve_deployment_queued_queries", *queued) == 0)
 
 
 async def test_the_page_has_vllms_metrics_and_no_others(
