@@ -5,13 +5,17 @@ an example file that equals the defaults. Secrets come from the environment or f
 """
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
 
 import yaml
+from cronsim import CronSim, CronSimError
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -42,6 +46,42 @@ def _exists(path: Path) -> Path:
     return path
 
 
+def _comes(cron: str) -> str:
+    example = "such as '30 8 * * MON-FRI' (minute hour day month weekday)"
+    if len(cron.split()) != 5:
+        raise ValueError(f"must have five fields, {example}")
+    try:
+        never = next(CronSim(cron, datetime(2024, 1, 1, tzinfo=UTC)), None) is None
+    except CronSimError as error:
+        said = str(error).removeprefix("Bad ")
+        raise ValueError(f"cannot be read at the {said}; write it {example}") from error
+    if never:
+        raise ValueError("names a day that never comes; choose another day or month")
+    return cron
+
+
+def _with_offset(start: object) -> object:
+    """A YAML reader makes a time of what looks like one; a text comes from the environment."""
+    try:
+        made = datetime.fromisoformat(start) if isinstance(start, str) else start
+    except ValueError:
+        made = None
+    if not isinstance(made, datetime) or made.tzinfo is None:
+        raise ValueError("must be a time with its offset, such as 2026-12-24T18:00:00+01:00")
+    return made
+
+
+def _is_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError("is no IANA time zone; write it like Europe/Berlin or UTC") from error
+    return name
+
+
+Cron = Annotated[str, AfterValidator(_comes)]
+Start = Annotated[datetime, BeforeValidator(_with_offset)]
+TimeZone = Annotated[str, AfterValidator(_is_zone)]
 Url = Annotated[str, AfterValidator(_is_http)]
 ReadableFile = Annotated[Path, AfterValidator(_exists)]
 
@@ -94,11 +134,41 @@ class Slo(Section):
         return self
 
 
+class EventSettings(Section):
+    """Load that is known to come: a launch, a campaign, a nightly batch."""
+
+    name: str = Field(min_length=1, max_length=100, description="what you call it")
+    cron: Cron | None = Field(None, description="when it begins, in five fields, again and again")
+    start: Start | None = Field(None, description="when it begins, once: RFC 3339 with offset")
+    duration_s: float = Field(gt=0, le=604_800, description="seconds that it lasts")
+    multiple: float | None = Field(
+        None, gt=1, le=1000, description="times the load that would be there without it"
+    )
+    rate_rps: float | None = Field(
+        None, gt=0, le=1_000_000, description="requests per second in all while it runs"
+    )
+    time_zone: TimeZone = Field("UTC", description="IANA name of the clock that cron goes by")
+
+    @model_validator(mode="after")
+    def _said_once(self) -> "EventSettings":
+        for one, other in (("cron", "start"), ("multiple", "rate_rps")):
+            given = [name for name in (one, other) if getattr(self, name) is not None]
+            if len(given) != 1:
+                found = "both are set" if given else "neither is set"
+                raise ValueError(f"needs exactly one of {one} and {other}; {found}")
+        if self.start is not None and "time_zone" in self.model_fields_set:
+            raise ValueError("time_zone is for cron; start has its offset: delete time_zone")
+        return self
+
+
 class DeploymentSettings(Slo):
     """One deployment to scale; what is left out is taken from `slo`."""
 
     application: str = Field(description="Serve's name of the application")
     deployment: str = Field(description="Serve's name of the deployment")
+    events: list[EventSettings] = Field(
+        default_factory=list, description="known events of this one, beside those of all"
+    )
 
 
 class PrometheusSettings(Section):
@@ -200,8 +270,15 @@ class Settings(BaseSettings):
     slo: Slo = Field(default_factory=Slo, description="for every deployment that says no other")
     deployments: list[DeploymentSettings] = Field(
         default_factory=list,
-        description="deployments to scale, each with application, deployment and any key of slo; "
-        "empty: every one that Serve autoscales or leaves to an external scaler",
+        description="deployments to scale, each with application, deployment, any key of slo and "
+        "events of its own; empty: every one that Serve autoscales or leaves to an external scaler",
+    )
+    events: list[EventSettings] = Field(
+        default_factory=list,
+        description="load known to come, for every deployment; each with name, duration_s (at "
+        "most 604800), one of cron (five fields, in quotes, on the clock of time_zone, UTC by "
+        "default) and start (such as 2026-12-24T18:00:00+01:00), and one of multiple (above 1: "
+        "of the load otherwise expected) and rate_rps (requests per second in all)",
     )
     prometheus: PrometheusSettings = Field(default_factory=PrometheusSettings)
     serve: ServeSettings = Field(default_factory=ServeSettings)

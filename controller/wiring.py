@@ -5,9 +5,11 @@ import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import httpx
 
+from controller.adapters.calendar import Calendar, Entry
 from controller.adapters.fitter import Fitter
 from controller.adapters.http import Board, HttpServer, application
 from controller.adapters.prometheus.backfill import Backfill
@@ -28,9 +30,18 @@ from controller.core.planning import Planner, PlannerSettings
 from controller.core.ports import Known
 from controller.core.types import DeploymentId, Readings
 from controller.loop import Loop, wall_clock_s
-from controller.settings import PrometheusSettings, ServeSettings, Settings, SettingsError, Slo
+from controller.settings import (
+    EventSettings,
+    PrometheusSettings,
+    ServeSettings,
+    Settings,
+    SettingsError,
+    Slo,
+)
 
 SECONDS_PER_DAY = 86_400.0
+EVENTS_EVERY_S = 3600.0
+EVENTS_AHEAD_S = 2 * SECONDS_PER_DAY
 REFILL_EVERY_S = 60.0
 
 
@@ -106,6 +117,7 @@ class DeploymentPlanners:
         self._watch = watch
         self._unfilled: set[DeploymentId] = set()
         self._tried_s = float("-inf")
+        self._foretold_s = float("-inf")
 
     async def prepare(self, targets: Iterable[DeploymentId]) -> Mapping[DeploymentId, Planner]:
         """A planner each; history is read for all of them at once."""
@@ -113,7 +125,9 @@ class DeploymentPlanners:
         for target in targets:
             planners[target] = self._continued(target)
             self._unfilled.add(target)
-        await self._fill(planners, wall_clock_s())
+        now_s = wall_clock_s()
+        self._foretell(planners, now_s)
+        await self._fill(planners, now_s)
         return planners
 
     def _continued(self, target: DeploymentId) -> Planner:
@@ -130,10 +144,19 @@ class DeploymentPlanners:
         return planner
 
     async def refill(self, planners: Mapping[DeploymentId, Planner], now_s: float) -> None:
-        """Once a minute, try again to read the history that could not be read."""
+        """Once a minute, try again to read the history that could not be read; once an hour,
+        tell the events of the coming days."""
+        if now_s - self._foretold_s >= EVENTS_EVERY_S:
+            self._foretold_s = now_s
+            self._foretell(planners, now_s)
         if self._unfilled and now_s - self._tried_s >= REFILL_EVERY_S:
             waiting = {target: planners[target] for target in self._unfilled & planners.keys()}
             await self._fill(waiting, now_s)
+
+    def _foretell(self, planners: Mapping[DeploymentId, Planner], now_s: float) -> None:
+        for target, planner in planners.items():
+            known = calendar_of(self._settings, target)
+            planner.expect(known.events(now_s - EVENTS_EVERY_S, now_s + EVENTS_AHEAD_S))
 
     async def _fill(self, planners: Mapping[DeploymentId, Planner], now_s: float) -> None:
         self._tried_s = now_s
@@ -245,6 +268,29 @@ def slo_of(settings: Settings, target: DeploymentId) -> Slo:
         if (entry.application, entry.deployment) == target:
             return entry
     return settings.slo
+
+
+def calendar_of(settings: Settings, target: DeploymentId) -> Calendar:
+    """The known events of a deployment: those of all, and its own."""
+    own = [
+        event
+        for entry in settings.deployments
+        if (entry.application, entry.deployment) == target
+        for event in entry.events
+    ]
+    return Calendar(_entry(event) for event in [*settings.events, *own])
+
+
+def _entry(event: EventSettings) -> Entry:
+    return Entry(
+        event.name,
+        event.duration_s,
+        ZoneInfo(event.time_zone),
+        event.cron,
+        None if event.start is None else event.start.timestamp(),
+        event.multiple,
+        event.rate_rps,
+    )
 
 
 def planner_settings(settings: Settings, target: DeploymentId) -> PlannerSettings:

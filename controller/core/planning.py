@@ -1,13 +1,14 @@
 """One deployment's planner: learn, forecast, size, guard. The same object live and in replay."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from controller.core.capacity import MIN_COMPLETIONS, Capacity, CapacityLaw
+from controller.core.events import KnownEvent, KnownEvents
 from controller.core.forecasting.fitting import FitJob, Fitted
 from controller.core.forecasting.forecaster import Forecaster
 from controller.core.guards import BLIND_GUARDS, GUARDS, Limits, guarded
@@ -74,6 +75,7 @@ class Planner:
         self.forecaster = Forecaster(
             periods, (settings.tick_s, settings.lead_prior_s), settings.lead_prior_s
         )
+        self._known = KnownEvents(periods)
         self._reader = SignalReader(Freshness.of_scrape(settings.scrape_s))
         self._capacity = Capacity(periods.window_s, periods.season_s)
         self._price = Price(settings.attainment, periods.season_s)
@@ -94,6 +96,8 @@ class Planner:
         if blind is None:
             near = self.forecaster.forecast(observation.at_s, 0.0)
             ahead = self.forecaster.forecast(observation.at_s, self.lead_s + self.settings.tick_s)
+        if self._known.events and near is not None and ahead is not None:
+            near, ahead = self._known.apply(near, ahead)
         plan = self._plan(observation, near, ahead, blind)
         if self._contested(observation):
             plan = replace(plan, reason=Reason.CONFLICT)
@@ -141,6 +145,10 @@ class Planner:
             stay_s = float(running[at] * window_s / done[at])
             self._capacity.learn(float(pairs[at] / running[at]), float(done[at]), stay_s)
 
+    def expect(self, events: Iterable[KnownEvent]) -> None:
+        """Plan for these events from the next tick on, instead of those known before."""
+        self._known.events = tuple(events)
+
     def fit_due(self) -> FitJob | None:
         """A forecast fit to run elsewhere, if one is due; give its result to `adopt`."""
         return self.forecaster.fit_due()
@@ -159,6 +167,7 @@ class Planner:
             "price_integral": self._price.integral,
             "wanted": self._wanted,
             "needs": [list(entry) for entry in self._needs],
+            "usual": self._known.state(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -170,6 +179,7 @@ class Planner:
         self._price.integral = state["price_integral"]
         self._wanted = state["wanted"]
         self._needs = deque((float(at_s), int(count)) for at_s, count in state["needs"])
+        self._known.restore(state.get("usual"))
 
     @property
     def _slots(self) -> float:
@@ -220,7 +230,9 @@ class Planner:
         self._needs.append((observation.at_s, count))
         while self._needs[0][0] < observation.at_s - self.lead_s:
             self._needs.popleft()
-        if count == before:
+        if self._by_event(count, observation, near, ahead, law, replicas):
+            reason = Reason.EVENT
+        elif count == before:
             reason = Reason.STEADY
         return guarded(count, reason, self._limits(observation, before))
 
@@ -253,6 +265,21 @@ class Planner:
                 best = count
                 why = Reason.BACKLOG if extra_rps > 0 else Reason.FORECAST
         return best, why
+
+    def _by_event(
+        self,
+        count: int,
+        observation: Observation,
+        near: Forecast,
+        ahead: Forecast,
+        law: CapacityLaw,
+        replicas: Replicas,
+    ) -> bool:
+        """Whether fewer would do if no known event were coming or running."""
+        if near.otherwise is None and ahead.otherwise is None:
+            return False
+        near, ahead = near.otherwise or near, ahead.otherwise or ahead
+        return self._size(observation, near, ahead, law, replicas)[0] < count
 
     def _backlog_rps(
         self,

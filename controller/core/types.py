@@ -26,6 +26,7 @@ class Reason(StrEnum):
     STEADY = "steady"  # the need equals what was wanted before
     FORECAST = "forecast"  # the load expected one lead ahead needs another number
     BACKLOG = "backlog"  # more is waiting than the forecast explains
+    EVENT = "event"  # a known event is coming or running
     HOLD = "hold"  # a replica that may be wanted again within one lead is kept
     BOUNDS = "bounds"  # the user's minimum or maximum decided
     WARMING_UP = "warming_up"  # too little seen yet to know what a replica carries
@@ -210,7 +211,8 @@ class Observation:
 class Forecast:
     """Demand expected in the window that opens `horizon_s` after `at_s`: its quantiles in
     requests per second at `probabilities`, the model that made it, and the shares of outcomes
-    of the last season that lay below the 90, 95 and 99 % quantile."""
+    of the last season that lay below the 90, 95 and 99 % quantile. `otherwise` is what it was
+    before a known event raised it; None where none did."""
 
     at_s: float
     horizon_s: float
@@ -218,6 +220,7 @@ class Forecast:
     quantiles: tuple[float, ...]
     model: str
     coverage: Mapping[float, float] = field(default_factory=dict)
+    otherwise: "Forecast | None" = None
 
     def at(self, probability: float) -> float:
         """The quantile at `probability`, linear between those held."""

@@ -72,6 +72,60 @@ def test_shadow_and_loopback_are_the_defaults() -> None:
         pytest.param("- a", "must be a mapping", id="a list"),
         pytest.param("a: [", "is no YAML", id="no YAML"),
         pytest.param("slo: 3", "slo: ", id="a number for a group"),
+        *(
+            pytest.param(f"events: [{{name: sale, {keys}}}]", said, id=f"event: {said}")
+            for keys, said in (
+                ("cron: 0 9 * * *, multiple: 3", "events.0.duration_s: "),
+                ("cron: 0 9 * * *, multiple: 3, duration_s: 0", "events.0.duration_s: "),
+                ("cron: 0 9 * * *, multiple: 1, duration_s: 60", "events.0.multiple: "),
+                ("cron: 0 9 * * *, rate_rps: 0, duration_s: 60", "events.0.rate_rps: "),
+                ("cron: 0 9 * *, multiple: 3, duration_s: 60", "events.0.cron: must have five"),
+                (
+                    "cron: 0 25 * * *, multiple: 3, duration_s: 60",
+                    "events.0.cron: cannot be read at the hour; write it such as '30 8 ",
+                ),
+                (
+                    "cron: 0 9 30 2 *, multiple: 3, duration_s: 60",
+                    "events.0.cron: cannot be read at the day-of-month",
+                ),
+                (
+                    "cron: 0 9 * * *, multiple: 3, duration_s: 60, time_zone: Mars/Olympus",
+                    "events.0.time_zone: is no IANA time zone; write it like Europe/Berlin",
+                ),
+                (
+                    "start: 2026-12-24T18:00:00, multiple: 3, duration_s: 60",
+                    "events.0.start: must be a time with its offset, such as 2026-12-24T18:00",
+                ),
+                ("start: soon, multiple: 3, duration_s: 60", "events.0.start: must be a time"),
+                ("start: 1790000000, multiple: 3, duration_s: 60", "events.0.start: must be a"),
+                ("multiple: 3, duration_s: 60", "events.0: needs exactly one of cron and start"),
+                (
+                    "start: '2026-12-24T18:00Z', cron: 0 9 * * *, multiple: 3, duration_s: 60",
+                    "one of cron and start; both are set",
+                ),
+                (
+                    "cron: 0 9 * * *, duration_s: 60",
+                    "one of multiple and rate_rps; neither is set",
+                ),
+                (
+                    "cron: 0 9 * * *, duration_s: 60, multiple: 3, rate_rps: 4",
+                    "one of multiple and rate_rps; both are set",
+                ),
+                (
+                    "start: 2026-12-24T18:00:00Z, time_zone: UTC, multiple: 3, duration_s: 60",
+                    "start has its offset: delete time_zone",
+                ),
+                (
+                    "cron: 0 9 * * *, multiple: 3, duration_s: 60, every: day",
+                    "events.0.every: is no setting",
+                ),
+            )
+        ),
+        pytest.param(
+            "deployments: [{application: a, deployment: b, events: [{name: x, duration_s: 60}]}]",
+            "deployments.0.events.0: needs exactly one of cron and start",
+            id="an event of a deployment",
+        ),
     ],
 )
 def test_a_wrong_setting_is_named(tmp_path: Path, text: str, said: str) -> None:
@@ -93,6 +147,21 @@ def test_deployments_take_from_slo_what_they_do_not_say(tmp_path: Path) -> None:
     )
     entry = load(written(tmp_path, text)).deployments[0]
     assert (entry.ttft_s, entry.max_replicas, entry.attainment) == (3, 9, 0.99)
+
+
+def test_a_start_is_read_from_yaml_and_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = "{name: sale, duration_s: 60, multiple: 3, start: %s}"
+    for start in ("2026-12-24T18:00:00+01:00", "'2026-12-24T17:00:00Z'", "2026-12-24T17:00:00Z"):
+        found = load(written(tmp_path, f"events: [{event % start}]")).events[0].start
+        assert found is not None
+        assert found.timestamp() == 1_798_131_600
+    monkeypatch.setenv(
+        "LEADTIME_EVENTS",
+        '[{"name": "x", "start": "2026-12-24T18:00:00+01:00", "duration_s": 9, "rate_rps": 5}]',
+    )
+    assert load(None).events[0].start == found
 
 
 def test_the_environment_wins_over_the_file(

@@ -1,0 +1,93 @@
+"""What the settings say reaches the planners."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from controller.adapters.prometheus.client import PrometheusClient
+from controller.adapters.store import Journal
+from controller.adapters.telemetry import Telemetry
+from controller.core.events import KnownEvent
+from controller.core.planning import Planner
+from controller.core.types import Reason
+from controller.settings import DeploymentSettings, EventSettings, PrometheusSettings, Settings
+from controller.wiring import (
+    EVENTS_AHEAD_S,
+    EVENTS_EVERY_S,
+    DeploymentPlanners,
+    backfill,
+    calendar_of,
+    prometheus_options,
+)
+from tests.core.worlds import TARGET, World, planner
+
+SUNDAY_S = 1_774_738_800.0  # 2026-03-29 00:00 in Berlin, two hours before its clocks change
+
+
+def nightly(**changes: object) -> EventSettings:
+    """Every morning at six in Berlin, half an hour, three times the load."""
+    values = {
+        "name": "morning",
+        "cron": "0 6 * * *",
+        "time_zone": "Europe/Berlin",
+        "duration_s": 1800,
+        "multiple": 3,
+    }
+    return EventSettings.model_validate({**values, **changes})
+
+
+def test_a_deployment_has_the_events_of_all_and_its_own() -> None:
+    mine = DeploymentSettings(
+        application=TARGET.application,
+        deployment=TARGET.deployment,
+        events=[nightly(name="mine", multiple=None, rate_rps=40)],
+    )
+    other = DeploymentSettings(
+        application="other", deployment="llm", events=[nightly(name="other")]
+    )
+    settings = Settings(events=[nightly()], deployments=[mine, other])
+    found = calendar_of(settings, TARGET).events(SUNDAY_S, SUNDAY_S + 86_400)
+    begins_s = SUNDAY_S + 5 * 3600
+    assert [(e.name, e.start_s, e.end_s, e.multiple, e.rate_rps) for e in found] == [
+        ("mine", begins_s, begins_s + 1800, None, 40),
+        ("morning", begins_s, begins_s + 1800, 3, None),
+    ]
+
+
+@pytest.fixture
+def planners(tmp_path: Path) -> DeploymentPlanners:
+    """Those of a daemon without history, whose only event is every day."""
+    settings = Settings(events=[nightly()], history_seasons=0)
+    client = PrometheusClient(prometheus_options(PrometheusSettings()))
+    journal = Journal(tmp_path / "journal.db", 86_400.0)
+    return DeploymentPlanners(settings, journal, backfill(settings, client), Telemetry(False))
+
+
+async def test_planners_hear_of_the_coming_days_again_and_again(
+    planners: DeploymentPlanners,
+) -> None:
+    heard: list[tuple[float, ...]] = []
+
+    class Hearing(Planner):
+        def expect(self, events: Iterable[KnownEvent]) -> None:
+            heard.append(tuple(event.start_s for event in events))
+
+    hearing = Hearing(TARGET, planner().settings)
+    for elapsed_s in (0.0, 10.0, EVENTS_EVERY_S - 1, EVENTS_EVERY_S, EVENTS_AHEAD_S):
+        await planners.refill({TARGET: hearing}, SUNDAY_S + elapsed_s)
+    begins_s = SUNDAY_S + 5 * 3600
+    first = (begins_s, begins_s + 86_400)
+    assert heard == [first, first, tuple(begins_s + day * 86_400 for day in (2, 3))]
+
+
+async def test_a_new_planner_is_ready_for_the_event_that_is_near(
+    planners: DeploymentPlanners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begins_s = SUNDAY_S + 5 * 3600
+    monkeypatch.setattr("controller.wiring.wall_clock_s", lambda: begins_s - 1000)
+    made = (await planners.prepare([TARGET]))[TARGET]
+    live = World.with_replicas(3, at_s=begins_s - 1000)
+    assert Reason.EVENT not in {decision.plan.reason for decision in live.run(made, 80)}
+    assert Reason.EVENT in {decision.plan.reason for decision in live.run(made, 15)}
+    assert live.at_s < begins_s
