@@ -1,7 +1,7 @@
 # make demo, make test and the rest set themselves up: see .ci/setup.
 VENV := .venv/bin
 
-.PHONY: setup demo test lint bench lock clean
+.PHONY: setup demo test lint bench bench-decide bench-forecast lock clean
 
 setup:
 	@.ci/setup
@@ -21,6 +21,22 @@ lint: setup            ## format, lint, types, architecture
 bench: setup           ## cost of a tick, of the idle daemon, of the command line
 	@$(VENV)/python -m tests.benchmarks
 
+bench-decide: setup    ## ours against every rival tuned in hindsight, 15 windows x 3 leads (QUICK=1: 6 x 3)
+	@$(VENV)/python -m tests.benchmarks.decide $(if $(filter-out 0,$(QUICK)),--quick)
+
+bench-forecast: .venv-bench/.ready  ## our forecaster against every other on the public traces (QUICK=1: <= 5 min)
+	@.venv-bench/bin/python -m tests.benchmarks.forecasts $(if $(filter-out 0,$(QUICK)),--quick) $(ARGS)
+
+# The rivals' packages stand beside .venv's, which they see by a .pth file: .venv stays lean.
+.venv-bench/.ready: requirements-bench.txt requirements.lock | setup
+	@echo "bench-forecast: installing requirements-bench.txt into .venv-bench" >&2
+	@$(VENV)/python -m venv --clear .venv-bench
+	@echo '*' >.venv-bench/.gitignore
+	@cd .venv-bench/lib/python*/site-packages && ls -d ../../../../.venv/lib/python*/site-packages >project.pth
+	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-bench.txt
+	@.venv-bench/bin/python -m pip check
+	@touch $@
+
 lock: setup            ## resolve the pins again, held to those of real vLLM on CPU
 	$(VENV)/python -m pip install --quiet uv
 	$(VENV)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
@@ -28,4 +44,4 @@ lock: setup            ## resolve the pins again, held to those of real vLLM on 
 	  --output-file requirements.lock pyproject.toml
 
 clean:                 ## remove what make made
-	rm -rf .venv build dist demo-out bench-out *.egg-info
+	rm -rf .venv .venv-bench build dist demo-out bench-out .leadtime-cache *.egg-info

@@ -61,6 +61,105 @@ def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 
 @app.command()
+def backtest(
+    trace: Annotated[
+        list[Path] | None,
+        typer.Option(help="CSV or Parquet, a request or a bin a row; repeatable."),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="OURS=THEIRS for another name of a column; repeatable."),
+    ] = None,
+    prometheus: Annotated[
+        str | None, typer.Option(help="URL of a Prometheus: replay your own history.")
+    ] = None,
+    since: Annotated[str, typer.Option(help="How much of that history.")] = "14d",
+    synthetic: Annotated[
+        str | None,
+        typer.Option(
+            help="A drawn load: seed=1,days=7,daily=0.5,burst=0.2,burst_s=300,spike=2,"
+            "spike_s=900,at=9;18; '' for these."
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    lead: Annotated[
+        list[float] | None,
+        typer.Option(help="Mean seconds from asking for a replica to having it; repeatable."),
+    ] = None,
+    replicas: Annotated[
+        float | None,
+        typer.Option(min=0.1, max=1000, help="Scale the load to so many full replicas on average."),
+    ] = None,
+    cap: Annotated[int, typer.Option(min=1, max=2000, help="Most replicas at once.")] = 48,
+    slo_ttft: Annotated[
+        float, typer.Option(min=0.05, max=600, help="Seconds to the first token.")
+    ] = 2.0,
+    attainment: Annotated[
+        float, typer.Option(help="Share of requests for which that must hold.")
+    ] = 0.99,
+    policies: Annotated[
+        str, typer.Option(help="Comma-separated: leadtime,clairvoyant,ray,...")
+    ] = "all",
+    start: Annotated[
+        str | None, typer.Option(help="Leave out what is before (s, m, h, d).")
+    ] = None,
+    end: Annotated[str | None, typer.Option(help="Leave out what is after.")] = None,
+    stretch: Annotated[
+        float, typer.Option(min=0.01, max=100, help="Play it over so many times the time.")
+    ] = 1.0,
+    warm_up: Annotated[
+        str | None,
+        typer.Option(help="The first part: learned from, not scored. A third, at most 7 d."),
+    ] = None,
+    engine: Annotated[str, typer.Option(help="processes or ray.")] = "processes",
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=512, help="Processes; one a core if not said.")
+    ] = None,
+    cache: Annotated[
+        Path,
+        typer.Option(envvar="BACKTEST_CACHE", help="Folder of earlier runs; safe to delete."),
+    ] = Path(".leadtime-cache"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Rivals only where they meet the SLO: no frontier.")
+    ] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write every run here.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a report here.")] = None,
+) -> None:
+    """Replay a load under Leadtime and under every other autoscaler, tuned in hindsight.
+
+    Exit codes: 0 done, 2 wrong input.
+    """
+    from controller.commands.backtest import Order
+    from controller.commands.backtest import backtest as run_backtest
+
+    order = Order(
+        traces=trace or (),
+        columns=column or (),
+        prometheus=prometheus,
+        since=since,
+        config=config,
+        synthetic=synthetic,
+        leads_s=lead or (120.0,),
+        replicas=replicas,
+        cap=cap,
+        slo_ttft_s=slo_ttft,
+        attainment=attainment,
+        policies=policies,
+        start=start,
+        end=end,
+        stretch=stretch,
+        warm_up=warm_up,
+        engine=engine,
+        workers=workers,
+        cache=cache,
+        quick=quick,
+        json=json_file,
+        html=html,
+    )
+    raise typer.Exit(run_backtest(order))
+
+
+@app.command()
 def demo(
     seed: Annotated[int, typer.Option(help="Which day to play.")] = 25,
     out: Annotated[Path, typer.Option(help="Where summary.json and report.html go.")] = Path(

@@ -1,4 +1,4 @@
-"""numba's njit for this folder: cached on disk, rebuilt when any compiled file here changes."""
+"""numba's njit here and below: cached on disk, rebuilt when any compiled file there changes."""
 
 import hashlib
 from collections.abc import Callable
@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _stamp() -> str:
     """A hash of every file here that holds compiled functions."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
         content = path.read_bytes()
         if b"@compiled" in content or b"@inlined" in content:
             digest.update(content)
