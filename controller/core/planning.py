@@ -39,6 +39,7 @@ from controller.core.windows import Values
 LEAD_QUANTILE = 0.8
 PREFILL_SHARE = 0.1
 UNKNOWN_SLOTS = 256.0
+OVERLOOK = 2  # times the maximum, so that a maximum that is too low is noticed
 FULL_GPU = 0.95
 FULL_KV_CACHE = 0.9
 
@@ -256,14 +257,15 @@ class Planner:
         price = self._price.gpu_s(self.lead_s, capacity_rps)
         lateness = Lateness(settings.ttft_s, PREFILL_SHARE * settings.ttft_s)
         risk = RiskTable(law, lateness, settings.periods.window_s)
-        most = settings.max_replicas
+        most = OVERLOOK * settings.max_replicas
         best, why = 0, Reason.FORECAST
         for forecast in (near, ahead):
             extra_rps = self._backlog_rps(observation, forecast, capacity_rps, price, replicas)
             count = need(forecast, risk, capacity_rps, price, most, extra_rps)
             if count > best:
                 best = count
-                why = Reason.BACKLOG if extra_rps > 0 else Reason.FORECAST
+                why = Reason.FORECAST if forecast.trusted else Reason.FORECAST_DISTRUSTED
+                why = Reason.BACKLOG if extra_rps > 0 else why
         return best, why
 
     def _by_event(

@@ -20,6 +20,7 @@ def record(decision: Decision, outcome: Outcome) -> dict[str, Any]:
         "requested": None if replicas is None else replicas.requested,
         "ready": None if replicas is None else replicas.ready,
         "setpoint": None if replicas is None else replicas.setpoint,
+        "limited_by": decision.plan.limited_by,
         "trail": [list(step) for step in decision.plan.trail],
         "action": action.replicas if isinstance(action, ScaleDeployment) else None,
         "applied": outcome.applied,

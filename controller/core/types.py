@@ -25,6 +25,7 @@ class Reason(StrEnum):
 
     STEADY = "steady"  # the need equals what was wanted before
     FORECAST = "forecast"  # the load expected one lead ahead needs another number
+    FORECAST_DISTRUSTED = "forecast_distrusted"  # a surge: last-value quantiles where higher
     BACKLOG = "backlog"  # more is waiting than the forecast explains
     EVENT = "event"  # a known event is coming or running
     HOLD = "hold"  # a replica that may be wanted again within one lead is kept
@@ -212,7 +213,8 @@ class Forecast:
     """Demand expected in the window that opens `horizon_s` after `at_s`: its quantiles in
     requests per second at `probabilities`, the model that made it, and the shares of outcomes
     of the last season that lay below the 90, 95 and 99 % quantile. `otherwise` is what it was
-    before a known event raised it; None where none did."""
+    before a known event raised it; None where none did. `trusted` is False in a surge, when
+    the last value's quantiles stand in for the model's lower ones."""
 
     at_s: float
     horizon_s: float
@@ -220,6 +222,7 @@ class Forecast:
     quantiles: tuple[float, ...]
     model: str
     coverage: Mapping[float, float] = field(default_factory=dict)
+    trusted: bool = True
     otherwise: "Forecast | None" = None
 
     def at(self, probability: float) -> float:
@@ -232,6 +235,9 @@ class Forecast:
                 return low + share * (high - low)
             below, low = above, high
         return points[-1][1]
+
+
+CAPACITY_GUARDS = frozenset({"within_free_resources", "within_bounds"})
 
 
 class Step(NamedTuple):
@@ -249,6 +255,12 @@ class Plan:
     wanted: int
     reason: Reason
     trail: tuple[Step, ...] = ()
+
+    @property
+    def limited_by(self) -> str | None:
+        """ "capacity" where more replicas are worth having than there may be; None if not."""
+        cut = any(step.guard in CAPACITY_GUARDS and step.after < step.before for step in self.trail)
+        return "capacity" if cut else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,14 @@ class FitJob:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What a job gave: one model a horizon, and how to build the frame they read."""
+    """What a job gave: one model a horizon and a cheap one to fall back on, and how to build
+    the frame they read."""
 
     end_bin: int
     floor_rps: float
     reach_bins: int
     models: tuple[Model, ...]
+    spares: tuple[LastValue, ...]
 
 
 def run(job: FitJob) -> Fitted:
@@ -44,16 +46,12 @@ def run(job: FitJob) -> Fitted:
     first_bin = job.end_bin - len(job.rates)
     frame = Frame(job.periods, floor_rps, job.reach_bins, first_bin)
     frame.extend(job.rates)
-    return Fitted(
-        job.end_bin,
-        floor_rps,
-        job.reach_bins,
-        tuple(
-            location_scale.fit(frame, horizon, job.probabilities)
-            or last_value.fit(frame, horizon, job.probabilities)
-            for horizon in job.horizons
-        ),
+    spares = tuple(last_value.fit(frame, horizon, job.probabilities) for horizon in job.horizons)
+    models = tuple(
+        location_scale.fit(frame, spare.horizon_bins, job.probabilities) or spare
+        for spare in spares
     )
+    return Fitted(job.end_bin, floor_rps, job.reach_bins, models, spares)
 
 
 def floor_of(rates: Values) -> float:

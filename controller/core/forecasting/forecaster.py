@@ -15,6 +15,7 @@ PROBABILITIES: Values = np.array(
     [0.025, 0.15, 0.3, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999]
 )
 LEVELS = tuple(PROBABILITIES.tolist())
+UPPER = LEVELS.index(0.8)
 ENOUGH_BINS = 40
 
 
@@ -32,8 +33,11 @@ class Forecaster:
         self._reach_s = reach_s
         self._models: tuple[Model, ...] = ()
         self._calibrations: dict[int, Calibration] = {}
+        self._spares: tuple[last_value.LastValue, ...] = ()
         self._answering: tuple[Model, ...] = ()
+        self._trusted = True
         self._issued: dict[int, Values] = {}
+        self._used: dict[int, Values] = {}
         self._fitted_bin: int | None = None
         self._fitted_rows = 0
         self._rebuild(floor_of(self.history.rates), self._reach_bins())
@@ -73,7 +77,7 @@ class Forecaster:
             return None
         needed = self.periods.horizon_bins(now_s - self.history.end_s + ahead_s)
         model = min(self._models, key=lambda m: abs(m.horizon_bins - needed))
-        quantiles = self._issued[model.horizon_bins]
+        quantiles = self._used[model.horizon_bins]
         return Forecast(
             now_s,
             ahead_s,
@@ -81,6 +85,7 @@ class Forecaster:
             tuple(quantiles.tolist()),
             model.name,
             self._calibrations[model.horizon_bins].coverage,
+            trusted=self._trusted,
         )
 
     def fit_due(self) -> FitJob | None:
@@ -106,7 +111,7 @@ class Forecaster:
 
     def adopt(self, fitted: Fitted) -> None:
         """Use fitted models from the next forecast on."""
-        self._models = fitted.models
+        self._models, self._spares = fitted.models, fitted.spares
         self._rebuild(fitted.floor_rps, fitted.reach_bins)
 
     def _aims_elsewhere(self, age_bins: int) -> bool:
@@ -166,8 +171,8 @@ class Forecaster:
         # The window that ends with this bin opened so many bins ago, whatever the horizon.
         opened = np.array([len(self._frame) - 1 - self.periods.window_bins])
         peak = float(self._frame.peak_rps(opened, 0)[0]) if opened[0] >= 0 else float("nan")
-        for horizon, issued in self._issued.items():
-            self._calibrations[horizon].settle(issued, peak)
+        for horizon, used in self._used.items():
+            self._calibrations[horizon].settle(used, peak)
 
     def _predict(self) -> None:
         for model in self._answering:
@@ -176,6 +181,20 @@ class Forecaster:
             if np.isfinite(made).all():
                 for horizon, quantiles in zip(model.horizons.tolist(), made, strict=True):
                     self._issued[horizon] = self._calibrations[horizon].correct(quantiles)
+        self._used = dict(self._issued)
+        self._trusted = not self._spares or all(c.holds for c in self._calibrations.values())
+        if not self._trusted:
+            self._lean_on_last_value()
+
+    def _lean_on_last_value(self) -> None:
+        """Raise the upper quantiles to those of the cheap model: after a shift of level the
+        fitted one expects a return to the usual, and covers 49 to 73 % where it says 95."""
+        row = np.array([len(self._frame) - 1])
+        for spare in self._spares:
+            last = spare.quantiles(self._frame, row)[0]
+            used = self._used.get(spare.horizon_bins, last).copy()
+            used[UPPER:] = np.fmax(used[UPPER:], last[UPPER:])
+            self._used[spare.horizon_bins] = used
 
 
 def _side_by_side(models: tuple[Model, ...]) -> tuple[Model, ...]:

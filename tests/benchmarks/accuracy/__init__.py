@@ -1,0 +1,1 @@
+"""What `make bench-forecast` is made of: loads, our forecaster as live, rivals, scores."""
