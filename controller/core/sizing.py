@@ -18,6 +18,7 @@ from controller.core.types import Forecast
 from controller.core.windows import Values
 
 MOST_BUSY = 0.9
+KEEP = 1.25
 IDLE = 0.5  # no more replicas are looked at than make the largest load half of their capacity
 
 
@@ -37,18 +38,24 @@ def need(
     price: float,
     most: int,
     extra_rps: float = 0.0,
+    held: int = 0,
 ) -> int:
     """The number of replicas, at most `most`, that costs least with its late requests.
 
     Never fewer than carry the median demand at 90 % of their capacity, whatever the price: a
     queue that only grows is never worth its saving.
     Loads are the forecast's quantiles, each standing for the probability around it, plus
-    `extra_rps`. Work is bounded: counts from none to what the largest load could use.
+    `extra_rps`. Of the `held` replicas one is given up only if it would not be worth having at
+    a price a quarter higher, so that a need on the edge does not flap. Work is bounded: counts
+    from none to what the largest load could use.
     """
     demand = np.array(forecast.quantiles) + extra_rps
     enough = min(most, floor(demand[-1] / (IDLE * capacity_rps)) + 1)
     late_rps = risk.risk(demand / capacity_rps, enough) @ (weights(forecast.probabilities) * demand)
-    cheapest = int(np.argmin(np.arange(enough + 1) + price * late_rps))
+    counts = np.arange(enough + 1)
+    cheapest = int(np.argmin(counts + price * late_rps))
+    if cheapest < held:
+        cheapest = min(held, int(np.argmin(counts + KEEP * price * late_rps)))
     carried = ceil((forecast.at(0.5) + extra_rps) / (MOST_BUSY * capacity_rps))
     return min(max(cheapest, carried), most)
 

@@ -220,11 +220,12 @@ def test_what_was_learned_survives_a_restart() -> None:
     assert restarted.law(16) == capacity.law(16)
 
 
-def test_the_price_starts_at_a_fifth_of_the_lead() -> None:
+def test_the_price_starts_at_a_tenth_of_the_lead() -> None:
     price = Price(attainment=0.99, season_s=86_400)
-    assert price.gpu_s(120, 1.64) == pytest.approx(24)
-    assert price.gpu_s(120, 3.28) == pytest.approx(12)
-    assert Price(0.999, 86_400).gpu_s(120, 1.64) == pytest.approx(240)
+    assert price.gpu_s(120, 1.64) == pytest.approx(12)
+    assert price.gpu_s(120, 3.28) == pytest.approx(6)
+    assert price.gpu_s(20, 1.64) == pytest.approx(6)
+    assert Price(0.999, 86_400).gpu_s(120, 1.64) == pytest.approx(120)
 
 
 @pytest.mark.parametrize(
@@ -236,5 +237,5 @@ def test_the_price_follows_attainment_within_bounds(
     price = Price(attainment=0.99, season_s=86_400)
     for _ in range(3 * 8640):
         price.observe(100, 100 * late_share, 10)
-    moved = price.gpu_s(120, 1.64) / 24
+    moved = price.gpu_s(120, 1.64) / 12
     assert factor[0] <= moved <= factor[1]

@@ -37,6 +37,7 @@ class Calibration:
         self._seen = 0.0
         self._misses = 0.0
         self.holds = True
+        self.surprised = False
         self._pending: deque[Values] = deque(maxlen=delay_bins)
 
     @property
@@ -70,4 +71,5 @@ class Calibration:
             self._inside = self._inside * self._decay + ~above[self._covered]
             self._seen = self._seen * self._decay + 1.0
             self._watch(bool(above[self._high]))
+            self.surprised = bool(above[self._covered[-1]])
         self._pending.append(quantiles)

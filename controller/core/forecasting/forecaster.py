@@ -43,6 +43,11 @@ class Forecaster:
         self._rebuild(floor_of(self.history.rates), self._reach_bins())
 
     @property
+    def surprised(self) -> bool:
+        """Whether the last window known peaked above its 99 % quantile at the longest horizon."""
+        return self._calibrations[self._models[-1].horizon_bins].surprised
+
+    @property
     def model_name(self) -> str:
         """The model that answers for the longest horizon."""
         return self._models[-1].name
