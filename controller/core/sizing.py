@@ -18,7 +18,7 @@ from controller.core.types import Forecast
 from controller.core.windows import Values
 
 MOST_BUSY = 0.9
-KEEP = 1.25
+KEEP = 1.1
 IDLE = 0.5  # no more replicas are looked at than make the largest load half of their capacity
 
 
