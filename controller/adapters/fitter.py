@@ -1,10 +1,14 @@
-"""Forecast fits in a process of their own: niced, one thread, one job at a time."""
+"""Forecast fits in a process of their own: niced, one thread, one job at a time.
+
+The process ends when it has had nothing to do for a minute, and its memory with it.
+"""
 
 import contextlib
 import ctypes
 import multiprocessing
 import os
 import signal
+import time
 from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -17,6 +21,7 @@ from controller.core.types import DeploymentId
 
 NICENESS = 10
 PR_SET_PDEATHSIG = 1
+IDLE_S = 60.0
 
 
 class Fitter:
@@ -26,6 +31,7 @@ class Fitter:
         self._pool: ProcessPoolExecutor | None = None
         self._waiting: deque[tuple[DeploymentId, FitJob]] = deque()
         self._running: tuple[DeploymentId, Future[Fitted]] | None = None
+        self._worked_s = time.monotonic()
 
     @property
     def idle(self) -> bool:
@@ -41,6 +47,10 @@ class Fitter:
     def poll(self) -> list[tuple[DeploymentId, Fitted | Exception]]:
         """Results that have come since the last call; an exception where a job failed."""
         done: list[tuple[DeploymentId, Fitted | Exception]] = []
+        if not self.idle:
+            self._worked_s = time.monotonic()
+        elif time.monotonic() - self._worked_s > IDLE_S:
+            self.close()
         while self._running is not None and self._running[1].done():
             target, future = self._running
             error = future.exception()

@@ -67,6 +67,11 @@ class Periods:
         """Bins of history that are kept and learned from."""
         return 14 * self.season_bins
 
+    @property
+    def seen_bins(self) -> int:
+        """How far back a forecast looks: a week of seasons, and the recent windows."""
+        return 8 * self.season_bins + self.recent_bins[-1]
+
     def horizon_bins(self, ahead_s: float) -> int:
         """Whole bins from the end of the last known one to a window that far ahead."""
         return max(1, round(ahead_s / self.bin_s))

@@ -140,8 +140,9 @@ class Forecaster:
         return max(1, round(self._reach_s / self.periods.bin_s))
 
     def _rebuild(self, floor_rps: float, reach_bins: int) -> None:
-        """A new frame over the history; calibrations of horizons that stay are kept."""
-        rates = self.history.rates
+        """A new frame over what forecasts look back on; calibrations of horizons that stay are
+        kept."""
+        rates = self.history.rates[-self.periods.seen_bins :]
         self._frame = Frame(self.periods, floor_rps, reach_bins, self.history.end_bin - len(rates))
         self._frame.extend(rates)
         if not self._models:
