@@ -56,6 +56,7 @@ def test_holds_and_recovers(tmp_path: Path) -> None:
         assert "no usable answer" in live.group.log("leadtime", 100_000)
         live.metrics.start()
         wait_for(lambda: ready(live), 30, "recovery from Prometheus's absence")
+        held = live.decisions()[-1]
 
         # Prometheus answers, and has nothing: a vector without series is no zero.
         live.metrics.stop()
