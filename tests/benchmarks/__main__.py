@@ -108,9 +108,9 @@ def _idle_daemon(config: Path) -> tuple[float, float]:
 
 
 def _cpu_s(process: psutil.Process) -> float:
-    return sum(
-        sum(member.cpu_times()[:2]) for member in (process, *process.children(recursive=True))
-    )
+    """Its own time, that of children which have ended, and of those which run."""
+    running = process.children(recursive=True)
+    return sum(process.cpu_times()[:4]) + sum(sum(child.cpu_times()[:2]) for child in running)
 
 
 def _help_s() -> float:

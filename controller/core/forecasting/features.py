@@ -276,7 +276,7 @@ class Frame:
         needed = self._count + count
         if needed <= len(self._values):
             return
-        room = needed + max(1024, needed // 4)
+        room = needed + max(1024, needed // 16)
         self._values = _grown(self._values, room)
         self._last_jump = _grown(self._last_jump, room)
         self._sums = _grown(self._sums, room + 1)
