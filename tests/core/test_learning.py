@@ -224,7 +224,8 @@ def test_the_price_starts_at_a_tenth_of_the_lead() -> None:
     price = Price(attainment=0.99, season_s=86_400)
     assert price.gpu_s(120, 1.64) == pytest.approx(12)
     assert price.gpu_s(120, 3.28) == pytest.approx(6)
-    assert price.gpu_s(20, 1.64) == pytest.approx(6)
+    assert price.gpu_s(20, 1.64) == pytest.approx(4)
+    assert price.gpu_s(45, 1.64) == pytest.approx(6)
     assert Price(0.999, 86_400).gpu_s(120, 1.64) == pytest.approx(120)
 
 
