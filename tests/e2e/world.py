@@ -86,7 +86,8 @@ def earlier_season(seed: int) -> Past:
     seconds = np.arange(SEASON_S)
     busy = (seconds >= RAMP_AT_S) & (seconds < RAMP_ENDS_S)
     arrived = np.cumsum(rng.poisson(np.where(busy, BUSY_RPS, QUIET_RPS)))
-    done = np.concatenate([[0, 0], arrived[:-2]])
+    # A request is inside for one second, as LAW says of a replica that is not full.
+    done = np.concatenate([[0], arrived[:-1]])
     running = np.zeros((SEASON_S, MAX_REPLICAS))
     for second, inside in enumerate(arrived - done):
         running[second] = np.bincount(np.arange(inside) % MAX_REPLICAS, minlength=MAX_REPLICAS)
