@@ -1,6 +1,7 @@
 """Builds the daemon from its settings: the only module that knows every adapter."""
 
 import asyncio
+import sqlite3
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import httpx
 from controller.adapters.calendar import Calendar, Entry
 from controller.adapters.fitter import Fitter
 from controller.adapters.http import Board, HttpServer, application
+from controller.adapters.overrides import Overrides
 from controller.adapters.prometheus.backfill import Backfill
 from controller.adapters.prometheus.client import (
     PrometheusClient,
@@ -109,10 +111,16 @@ class DeploymentPlanners:
     """Makes planners with the learned state of the journal and the history of Prometheus."""
 
     def __init__(
-        self, settings: Settings, journal: Journal, backfill: Backfill, watch: Telemetry
+        self,
+        settings: Settings,
+        journal: Journal,
+        overrides: Overrides,
+        backfill: Backfill,
+        watch: Telemetry,
     ) -> None:
         self._settings = settings
         self._journal = journal
+        self.overrides = overrides
         self._backfill = backfill
         self._watch = watch
         self._unfilled: set[DeploymentId] = set()
@@ -145,13 +153,22 @@ class DeploymentPlanners:
 
     async def refill(self, planners: Mapping[DeploymentId, Planner], now_s: float) -> None:
         """Once a minute, try again to read the history that could not be read; once an hour,
-        tell the events of the coming days."""
+        tell the events of the coming days. Overrides are told at every tick."""
+        for target, planner in planners.items():
+            planner.override(self.overrides.of(target, now_s))
         if now_s - self._foretold_s >= EVENTS_EVERY_S:
             self._foretold_s = now_s
             self._foretell(planners, now_s)
+            self._prune(now_s)
         if self._unfilled and now_s - self._tried_s >= REFILL_EVERY_S:
             waiting = {target: planners[target] for target in self._unfilled & planners.keys()}
             await self._fill(waiting, now_s)
+
+    def _prune(self, now_s: float) -> None:
+        try:
+            self.overrides.prune(now_s, self._settings.journal.retention_days * SECONDS_PER_DAY)
+        except sqlite3.Error as error:
+            self._watch.failed_source("journal", f"overrides: {error}")
 
     def _foretell(self, planners: Mapping[DeploymentId, Planner], now_s: float) -> None:
         for target, planner in planners.items():
@@ -203,6 +220,7 @@ class Daemon:
     serve: ServeApi
     prometheus: PrometheusClient
     journal: Journal
+    overrides: Overrides
     fitter: Fitter
     board: Board
     telemetry: Telemetry
@@ -231,6 +249,7 @@ class Daemon:
         self.fitter.close()
         await self.serve.close()
         self.prometheus.close()
+        self.overrides.close()
         self.journal.close()
 
     def _decisions(
@@ -247,19 +266,22 @@ def build(settings: Settings) -> Daemon:
     prometheus = PrometheusClient(prometheus_options(settings.prometheus))
     source = serve_source(settings, serve)
     journal = Journal(settings.journal.path, settings.journal.retention_days * SECONDS_PER_DAY)
+    overrides = Overrides(settings.journal.path)
     board = Board(settings.mode, 3 * settings.tick_s + settings.prometheus.timeout_s)
     fitter = Fitter()
     cluster = ClusterSource(settings, source, metrics_source(settings, prometheus), telemetry)
     loop = Loop(
         cluster,
-        DeploymentPlanners(settings, journal, backfill(settings, prometheus), telemetry),
+        DeploymentPlanners(settings, journal, overrides, backfill(settings, prometheus), telemetry),
         ServeActuator(serve, source.actuation) if active else ShadowActuator(),
         (telemetry, board, journal),
         fitter,
         telemetry,
         settings.tick_s,
     )
-    return Daemon(settings, cluster, loop, serve, prometheus, journal, fitter, board, telemetry)
+    return Daemon(
+        settings, cluster, loop, serve, prometheus, journal, overrides, fitter, board, telemetry
+    )
 
 
 def slo_of(settings: Settings, target: DeploymentId) -> Slo:

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from controller.adapters.overrides import Overrides
 from controller.adapters.prometheus.client import PrometheusClient
 from controller.adapters.store import Journal
 from controller.adapters.telemetry import Telemetry
 from controller.core.events import KnownEvent
 from controller.core.planning import Planner
-from controller.core.types import Reason
+from controller.core.types import Readings, Reason
 from controller.settings import DeploymentSettings, EventSettings, PrometheusSettings, Settings
 from controller.wiring import (
     EVENTS_AHEAD_S,
@@ -20,7 +21,8 @@ from controller.wiring import (
     calendar_of,
     prometheus_options,
 )
-from tests.core.worlds import TARGET, World, planner
+from tests.core.test_overrides import override
+from tests.core.worlds import START_S, TARGET, World, planner
 
 SUNDAY_S = 1_774_738_800.0  # 2026-03-29 00:00 in Berlin, two hours before its clocks change
 
@@ -61,7 +63,22 @@ def planners(tmp_path: Path) -> DeploymentPlanners:
     settings = Settings(events=[nightly()], history_seasons=0)
     client = PrometheusClient(prometheus_options(PrometheusSettings()))
     journal = Journal(tmp_path / "journal.db", 86_400.0)
-    return DeploymentPlanners(settings, journal, backfill(settings, client), Telemetry(False))
+    overrides = Overrides(tmp_path / "journal.db")
+    return DeploymentPlanners(
+        settings, journal, overrides, backfill(settings, client), Telemetry(False)
+    )
+
+
+async def test_planners_hear_of_overrides_at_every_tick(
+    tmp_path: Path, planners: DeploymentPlanners
+) -> None:
+    made = await planners.prepare([TARGET])
+    kept = planners.overrides
+    kept.put(TARGET, override("pin", replicas=7, until_s=START_S + 100))
+    await planners.refill(made, START_S + 1)
+    assert made[TARGET].tick(Readings(START_S + 1)).plan.reason is Reason.PINNED
+    await planners.refill(made, START_S + 101)
+    assert made[TARGET].tick(Readings(START_S + 101)).plan.reason is not Reason.PINNED
 
 
 async def test_planners_hear_of_the_coming_days_again_and_again(

@@ -6,6 +6,7 @@ Each guard is named for its promise and takes a number of replicas to one that k
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from controller.core.overrides import Override, boosted, held, pinned
 from controller.core.types import Plan, Reason, Replicas, Step
 
 
@@ -14,7 +15,9 @@ class Limits:
     """What the guards go by at one tick.
 
     `held` is the largest need of the last lead, `before` what was wanted at the last tick;
-    `in_doubt` whether some source is silent, `pressed` whether GPUs or KV caches are full.
+    `in_doubt` whether some source is silent, `pressed` whether GPUs or KV caches are full;
+    `overrides` are those in force, and `unforced`, set when blind, what was last wanted without
+    any: a boost counts from there, so that it does not grow with every tick.
     """
 
     minimum: int
@@ -24,6 +27,8 @@ class Limits:
     in_doubt: bool
     pressed: bool
     replicas: Replicas | None
+    overrides: tuple[Override, ...] = ()
+    unforced: int | None = None
 
 
 Guard = Callable[[int, Limits], int]
@@ -34,6 +39,12 @@ def kept_for_one_lead(wanted: int, limits: Limits) -> int:
     return max(wanted, limits.held)
 
 
+def boosted_on_request(wanted: int, limits: Limits) -> int:
+    """What an alert's reaction asks for on top is there."""
+    base = wanted if limits.unforced is None else limits.unforced
+    return max(wanted, boosted(limits.overrides, base))
+
+
 def never_shrunk_in_doubt(wanted: int, limits: Limits) -> int:
     """Nothing is taken away while some source is silent."""
     return max(wanted, limits.before) if limits.in_doubt else wanted
@@ -42,6 +53,17 @@ def never_shrunk_in_doubt(wanted: int, limits: Limits) -> int:
 def never_shrunk_under_pressure(wanted: int, limits: Limits) -> int:
     """Nothing is taken away while GPUs or KV caches are full."""
     return max(wanted, limits.before) if limits.pressed else wanted
+
+
+def unchanged_on_request(wanted: int, limits: Limits) -> int:
+    """Nothing changes while an alert's reaction or an operator forbids it."""
+    return limits.before if held(limits.overrides) else wanted
+
+
+def pinned_on_request(wanted: int, limits: Limits) -> int:
+    """The number that an operator or an alert's reaction states is taken."""
+    number = pinned(limits.overrides)
+    return wanted if number is None else number
 
 
 def within_free_resources(wanted: int, limits: Limits) -> int:
@@ -60,12 +82,18 @@ def within_bounds(wanted: int, limits: Limits) -> int:
 
 GUARDS: tuple[tuple[Guard, Reason], ...] = (
     (kept_for_one_lead, Reason.HOLD),
+    (boosted_on_request, Reason.BOOST),
     (never_shrunk_in_doubt, Reason.PARTIAL),
     (never_shrunk_under_pressure, Reason.PRESSURE),
+    (unchanged_on_request, Reason.FROZEN),
+    (pinned_on_request, Reason.PINNED),
     (within_free_resources, Reason.UNSCHEDULABLE),
     (within_bounds, Reason.BOUNDS),
 )
-BLIND_GUARDS = GUARDS[-1:]
+_ON_REQUEST = frozenset({boosted_on_request, unchanged_on_request, pinned_on_request})
+_LAST = frozenset({within_free_resources, within_bounds})
+WARMING_GUARDS = tuple(entry for entry in GUARDS if entry[0] in _ON_REQUEST | _LAST)
+BLIND_GUARDS = tuple(entry for entry in GUARDS if entry[0] in _ON_REQUEST | {within_bounds})
 
 
 def guarded(

@@ -11,8 +11,16 @@ from controller.core.capacity import MIN_COMPLETIONS, Capacity, CapacityLaw
 from controller.core.events import KnownEvent, KnownEvents
 from controller.core.forecasting.fitting import FitJob, Fitted
 from controller.core.forecasting.forecaster import Forecaster
-from controller.core.guards import BLIND_GUARDS, GUARDS, Limits, guarded
+from controller.core.guards import (
+    BLIND_GUARDS,
+    GUARDS,
+    WARMING_GUARDS,
+    Guard,
+    Limits,
+    guarded,
+)
 from controller.core.leadtime import LeadTime
+from controller.core.overrides import Override, in_force
 from controller.core.ownership import Ownership
 from controller.core.periods import Periods
 from controller.core.price import Price
@@ -83,6 +91,8 @@ class Planner:
         self._ownership = Ownership()
         self._needs: deque[tuple[float, int]] = deque()
         self._wanted: int | None = None
+        self._unforced: int | None = None
+        self._overrides: tuple[Override, ...] = ()
         self._observed_slots: float | None = None
         self._gap_s = periods.bin_s
         self._pressed_since_s: float | None = None
@@ -151,6 +161,11 @@ class Planner:
         """Plan for these events from the next tick on, instead of those known before."""
         self._known.events = tuple(events)
 
+    def override(self, overrides: Iterable[Override]) -> None:
+        """Have these overrides from the next tick on, instead of those before; each ends by
+        itself. They are not part of `state()`: whoever makes them keeps them."""
+        self._overrides = tuple(overrides)
+
     def fit_due(self) -> FitJob | None:
         """A forecast fit to run elsewhere, if one is due; give its result to `adopt`."""
         return self.forecaster.fit_due()
@@ -168,6 +183,7 @@ class Planner:
             "late": [self._price.late, self._price.total, self._price.seen_s],
             "price_integral": self._price.integral,
             "wanted": self._wanted,
+            "unforced": self._unforced,
             "needs": [list(entry) for entry in self._needs],
             "usual": self._known.state(),
         }
@@ -180,6 +196,7 @@ class Planner:
         self._price.late, self._price.total, self._price.seen_s = state["late"]
         self._price.integral = state["price_integral"]
         self._wanted = state["wanted"]
+        self._unforced = state.get("unforced")
         self._needs = deque((float(at_s), int(count)) for at_s, count in state["needs"])
         self._known.restore(state.get("usual"))
 
@@ -228,29 +245,57 @@ class Planner:
         blind: Reason | None,
     ) -> Plan:
         replicas = observation.replicas
-        before = self._before(replicas)
         law = self._capacity.law(self._slots)
         if blind is not None:
-            return guarded(before, blind, self._limits(observation, before), BLIND_GUARDS)
+            return self._held_blind(observation, blind)
+        unforced = self._before(replicas, self._unforced)
         if law is None or near is None or ahead is None or replicas is None:
-            reason = Reason.WARMING_UP
-            return guarded(before, reason, self._limits(observation, before), GUARDS[-2:])
+            return self._guarded(observation, unforced, Reason.WARMING_UP, WARMING_GUARDS)
         count, reason = self._size(observation, near, ahead, law, replicas)
         if not self._needs:
-            self._needs.append((observation.at_s, before))
+            self._needs.append((observation.at_s, unforced))
         self._needs.append((observation.at_s, count))
         while self._needs[0][0] < observation.at_s - self.lead_s:
             self._needs.popleft()
         if self._by_event(count, observation, near, ahead, law, replicas):
             reason = Reason.EVENT
-        elif count == before:
+        elif count == unforced:
             reason = Reason.STEADY
-        return guarded(count, reason, self._limits(observation, before))
+        return self._guarded(observation, count, reason, GUARDS)
 
-    def _before(self, replicas: Replicas | None) -> int:
+    def _held_blind(self, observation: Observation, blind: Reason) -> Plan:
+        """What was wanted before, and no less than that was without an override: one that ends
+        while we are blind does not shrink."""
+        before = self._before(observation.replicas, self._wanted)
+        if not in_force(self._overrides, observation.at_s):
+            before = max(before, self._unforced or 0)
+        return self._guarded(observation, before, blind, BLIND_GUARDS)
+
+    def _guarded(
+        self,
+        observation: Observation,
+        count: int,
+        reason: Reason,
+        guards: tuple[tuple[Guard, Reason], ...],
+    ) -> Plan:
+        """The plan, with a note of what it would be without an override."""
+        limits = self._limits(observation)
+        unforced = self._before(observation.replicas, self._unforced)
+        if guards is BLIND_GUARDS:
+            limits = replace(limits, unforced=unforced)
+        plan = guarded(count, reason, limits, guards)
+        if not limits.overrides:
+            unforced = plan.wanted
+        elif guards is not BLIND_GUARDS:
+            free = replace(limits, overrides=(), before=unforced)
+            unforced = guarded(count, reason, free, guards).wanted
+        self._unforced = unforced
+        return plan
+
+    def _before(self, replicas: Replicas | None, wanted: int | None) -> int:
         """What was wanted last; after a start without memory, what Serve has."""
-        if self._wanted is not None:
-            return self._wanted
+        if wanted is not None:
+            return wanted
         return replicas.requested if replicas is not None else self.settings.min_replicas
 
     def _size(
@@ -268,7 +313,7 @@ class Planner:
         lateness = Lateness(settings.ttft_s, PREFILL_SHARE * settings.ttft_s)
         risk = RiskTable(law, lateness, settings.periods.window_s)
         most = OVERLOOK * settings.max_replicas
-        before = self._before(replicas)
+        before = self._before(replicas, self._unforced)
         best, why = 0, Reason.FORECAST
         for forecast in (near, ahead):
             extra_rps = self._backlog_rps(observation, forecast, capacity_rps, price, replicas)
@@ -324,16 +369,17 @@ class Planner:
             self.lead_s,
         )
 
-    def _limits(self, observation: Observation, before: int) -> Limits:
+    def _limits(self, observation: Observation) -> Limits:
         pressed_s = observation.at_s - (self._pressed_since_s or observation.at_s)
         return Limits(
             minimum=self.settings.min_replicas,
             maximum=self.settings.max_replicas,
             held=max((count for _, count in self._needs), default=0),
-            before=before,
+            before=self._before(observation.replicas, self._wanted),
             in_doubt=doubtful(observation),
             pressed=pressed_s >= self.lead_s,
             replicas=observation.replicas,
+            overrides=in_force(self._overrides, observation.at_s),
         )
 
     def _contested(self, observation: Observation) -> bool:

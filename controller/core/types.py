@@ -29,6 +29,9 @@ class Reason(StrEnum):
     BACKLOG = "backlog"  # more is waiting than the forecast explains
     EVENT = "event"  # a known event is coming or running
     HOLD = "hold"  # a replica that may be wanted again within one lead is kept
+    BOOST = "boost"  # an alert's reaction asks for more than the plan
+    FROZEN = "frozen"  # an alert's reaction or an operator forbids change
+    PINNED = "pinned"  # an alert's reaction or an operator states the number
     BOUNDS = "bounds"  # the user's minimum or maximum decided
     WARMING_UP = "warming_up"  # too little seen yet to know what a replica carries
     BLIND = "blind"  # a signal the decision needs is missing
