@@ -30,6 +30,8 @@ PRICE = "leadtime_price_gpu_seconds"
 REASON = "leadtime_reason"
 TRUSTED = "leadtime_signal_trusted"
 SIGNAL_AGE = "leadtime_signal_age_seconds"
+SILENT = "leadtime_signal_silent_replicas"
+UNTRUSTED = "leadtime_signals_untrusted_total"
 DECISIONS = "leadtime_decisions_total"
 ACTIONS = "leadtime_actions_total"
 TICK = "leadtime_tick_seconds"
@@ -62,6 +64,7 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     REASON: ("1 for the reason in force, 0 for the others.", (*OF_DEPLOYMENT, "reason")),
     TRUSTED: ("1 if an input may be used.", (*OF_DEPLOYMENT, "signal")),
     SIGNAL_AGE: ("Age of an input.", (*OF_DEPLOYMENT, "signal")),
+    SILENT: ("Serving replicas that do not report what runs on them.", OF_DEPLOYMENT),
     GPU_UTILIZATION: ("Share of a GPU's compute in use.", ("node", "gpu")),
     GPU_MEMORY: ("Share of a GPU's memory in use.", ("node", "gpu")),
     ACTIVE: ("1 if decisions are carried out, 0 in shadow mode.", ()),
@@ -69,6 +72,10 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 COUNTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     DECISIONS: ("Decisions by reason.", (*OF_DEPLOYMENT, "reason")),
     ACTIONS: ("Scale actions by what became of them.", (*OF_DEPLOYMENT, "outcome")),
+    UNTRUSTED: (
+        "Inputs that were there and not used: stale, frozen, non_finite, contradictory.",
+        (*OF_DEPLOYMENT, "signal", "trust"),
+    ),
     TICK_ERRORS: ("Ticks that failed unexpectedly.", ()),
     SOURCE_ERRORS: ("Answers that could not be used, by source.", ("source",)),
     FITS: ("Forecast fits by result.", (*OF_DEPLOYMENT, "result")),
@@ -150,6 +157,9 @@ class Telemetry:
             trusted = signal.trust in (Trust.PRESENT, Trust.ZERO)
             self._gauges[TRUSTED].labels(*target, name).set(trusted)
             self._gauges[SIGNAL_AGE].labels(*target, name).set(signal.age_s)
+            if not trusted and signal.trust is not Trust.MISSING:
+                self._counters[UNTRUSTED].labels(*target, name, signal.trust.value).inc()
+        self._set(SILENT, target, observation.signals["ongoing"].silent)
         self._show_forecast(target, "near", decision.near)
         self._show_forecast(target, "ahead", decision.ahead)
 

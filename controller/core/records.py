@@ -49,6 +49,7 @@ def _inputs(observation: Observation) -> dict[str, Any]:
                 "trust": signal.trust.value,
                 "age_s": signal.age_s,
                 "value": signal.value if isfinite(signal.value) else None,
+                **({"silent": signal.silent} if signal.silent else {}),
             }
             for name, signal in observation.signals.items()
         },

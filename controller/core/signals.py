@@ -1,16 +1,20 @@
 """What a missing, stale or impossible signal means: one rule for all of them.
 
 A number may be used only if its trust is PRESENT or ZERO. No data is never zero: a mapping
-without samples is MISSING, an old sample is STALE, a NaN, infinite, negative or absurd one is
-NON_FINITE. Without arrivals or without Serve's account of its replicas the view is blind and
-the planner holds; with another signal in doubt it may grow but not shrink.
+without samples is MISSING, a sample that is old or from the future is STALE, a NaN, infinite,
+negative or absurd one is NON_FINITE; what other signals disprove is FROZEN or CONTRADICTORY
+(`crosschecks`). Without arrivals or without Serve's account of its replicas the view is blind
+and the planner holds. To shrink, arrivals must have a witness: while completions are not known
+(and anything runs), or what runs or waits is in doubt, the planner may only grow.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from controller.core.counters import CounterTracker, is_count
+from controller.core.counters import LARGEST, CounterTracker, Increase, is_count
+from controller.core.crosschecks import CrossChecks, Findings, roomy
 from controller.core.types import (
+    SERVING,
     Demand,
     Load,
     Observation,
@@ -28,6 +32,9 @@ RATIOS = ("kv_cache_ratio", "gpu_ratio")
 OF_REPLICAS = ("ongoing", "waiting", *RATIOS)
 OF_DEPLOYMENT = ("queued", "first_tokens_rps", "late_ratio")
 OPTIONAL = (*RATIOS, "first_tokens_rps", "late_ratio")
+MOST = {"late_ratio": 1.001, "kv_cache_ratio": 1.001, "gpu_ratio": 1.001}
+MOST_SILENT = 0.5
+DISPROVED = frozenset({Trust.FROZEN, Trust.CONTRADICTORY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +58,20 @@ def judge(
     stale_s: float,
     live: Collection[str] | None = None,
     mean: bool = False,
+    most: float = LARGEST,
 ) -> Signal:
-    """The sum (or mean) of a gauge's fresh series; with `live`, of living replicas alone."""
+    """The sum (or mean) of a gauge's fresh series; with `live`, of living replicas alone. None
+    may be above `most`."""
     if not samples:
         return MISSING
     joined = [s for key, s in samples.items() if live is None or key in live]
     if not joined:
         return MISSING
-    if not all(is_count(sample.value) for sample in joined):
+    if not all(0.0 <= sample.value <= most for sample in joined):
         return Signal(Trust.NON_FINITE)
-    fresh = [sample for sample in joined if now_s - sample.at_s <= stale_s]
+    fresh = [sample for sample in joined if -stale_s <= now_s - sample.at_s <= stale_s]
     if not fresh:
-        return Signal(Trust.STALE, now_s - max(sample.at_s for sample in joined))
+        return Signal(Trust.STALE, max(0.0, now_s - max(sample.at_s for sample in joined)))
     total = sum(sample.value for sample in fresh) / (len(fresh) if mean else 1)
     age_s = max(0.0, now_s - min(sample.at_s for sample in fresh))
     return Signal(Trust.PRESENT if total else Trust.ZERO, age_s, total)
@@ -78,7 +87,15 @@ def blindness(observation: Observation) -> Reason | None:
 
 def doubtful(observation: Observation) -> bool:
     """Whether something is silent or impossible enough that nothing may be taken away."""
-    if observation.load is None:
+    load, signals = observation.load, observation.signals
+    if load is None:
+        return True
+    if signals["completions"].trust not in TRUSTED and load.ongoing + load.queued > 0:
+        return True
+    if signals["queued"].trust in DISPROVED and not roomy(load.ongoing, observation.replicas):
+        return True
+    silent, replicas = signals["ongoing"].silent, observation.replicas
+    if silent and replicas is not None and silent > MOST_SILENT * replicas.ready:
         return True
     return observation.demand is not None and not observation.demand.complete
 
@@ -99,29 +116,35 @@ class SignalReader:
         self._counters = {
             name: CounterTracker(freshness.stale_s, freshness.patience_s) for name in COUNTERS
         }
+        self._checks = CrossChecks(freshness.stale_s, freshness.patience_s)
         self._idle_until_s: float | None = None
 
     def observe(self, readings: Readings) -> Observation:
         """The judged view; demand is None when no new arrivals could be counted."""
         signals = self._gauges(readings)
-        increase = self._arrivals.advance(readings.arrivals or {})
-        arrivals = self._judge_arrivals(readings)
-        demand = (
-            Demand(increase.start_s, increase.end_s, increase.events, increase.complete)
-            if (increase is not None)
-            else None
-        )
+        arrivals = self._counter(readings.arrivals, readings.at_s)
+        counted = arrivals.trust in TRUSTED
+        increase = self._arrivals.advance(readings.arrivals or {}) if counted else None
+        increases: dict[str, Increase | None] = {}
+        for name, tracker in self._counters.items():
+            samples = getattr(readings, name)
+            signals[name] = self._counter(samples, readings.at_s)
+            usable = signals[name].trust in TRUSTED
+            increases[name] = tracker.advance(samples) if usable else None
+        found = self._checks.observe(readings.at_s, increase, increases, signals, readings.replicas)
+        arrivals, demand = _demand(arrivals, increase, found)
         if arrivals.trust is Trust.MISSING and self._is_idle(readings, signals):
             arrivals, demand = self._idle(readings.at_s, signals["ongoing"].age_s)
-        usable = arrivals.trust in TRUSTED
-        if usable and demand is not None:
-            arrivals = replace(arrivals, value=demand.rate_rps)
         signals["arrivals"] = arrivals
+        if found.queued is not None:
+            signals["queued"] = replace(signals["queued"], trust=found.queued)
+        if found.ongoing is not None:
+            signals["ongoing"] = replace(signals["ongoing"], trust=found.ongoing)
         return Observation(
             at_s=readings.at_s,
             age_s=arrivals.age_s,
-            demand=demand if usable else None,
-            load=self._load(readings, signals),
+            demand=demand,
+            load=self._load(readings, signals, increases),
             replicas=readings.replicas,
             signals=signals,
         )
@@ -132,23 +155,29 @@ class SignalReader:
             live = {member.id for member in readings.replicas.members}
         now_s, stale_s = readings.at_s, self._freshness.stale_s
         signals = {
-            name: judge(getattr(readings, name), now_s, stale_s, live, mean=name in RATIOS)
+            name: judge(
+                *(getattr(readings, name), now_s, stale_s, live),
+                mean=name in RATIOS,
+                most=MOST.get(name, LARGEST),
+            )
             for name in OF_REPLICAS
         }
         for name in OF_DEPLOYMENT:
-            signals[name] = judge(getattr(readings, name), now_s, stale_s)
+            most = MOST.get(name, LARGEST)
+            signals[name] = judge(getattr(readings, name), now_s, stale_s, most=most)
+        signals["ongoing"] = _covered(signals["ongoing"], readings, stale_s)
         return signals
 
-    def _judge_arrivals(self, readings: Readings) -> Signal:
-        samples = readings.arrivals
+    def _counter(self, samples: Mapping[str, Sample] | None, now_s: float) -> Signal:
+        """Whether a counter's newest samples may be counted; its value is not judged."""
         if not samples:
-            return Signal(Trust.MISSING)
+            return MISSING
         if not all(is_count(sample.value) for sample in samples.values()):
             return Signal(Trust.NON_FINITE)
-        age_s = max(0.0, readings.at_s - max(sample.at_s for sample in samples.values()))
-        if age_s > self._freshness.stale_s:
-            return Signal(Trust.STALE, age_s)
-        return Signal(Trust.PRESENT, age_s)
+        newest_s = max(sample.at_s for sample in samples.values())
+        if abs(now_s - newest_s) > self._freshness.stale_s:
+            return Signal(Trust.STALE, max(0.0, now_s - newest_s))
+        return Signal(Trust.PRESENT, max(0.0, now_s - newest_s))
 
     def _is_idle(self, readings: Readings, signals: Mapping[str, Signal]) -> bool:
         """A deployment that nobody ever called has no arrival counter; its replicas say so
@@ -170,14 +199,15 @@ class SignalReader:
         demand = Demand(start_s, end_s, 0.0) if start_s is not None and end_s > start_s else None
         return Signal(Trust.ZERO, age_s, 0.0), demand
 
-    def _load(self, readings: Readings, signals: Mapping[str, Signal]) -> Load | None:
-        increases = {
-            name: tracker.advance(getattr(readings, name) or {})
-            for name, tracker in self._counters.items()
-        }
-        in_router, in_replicas = signals["queued"], signals["ongoing"]
+    def _load(
+        self,
+        readings: Readings,
+        signals: Mapping[str, Signal],
+        increases: Mapping[str, Increase | None],
+    ) -> Load | None:
+        in_router, in_replicas = _held(signals["queued"]), _held(signals["ongoing"])
         if in_router.trust is Trust.MISSING and self._arrivals.end_s is None:
-            in_router = Signal(Trust.ZERO, 0.0, 0.0)
+            in_router = NONE_HELD
         if not TRUSTED.issuperset({in_replicas.trust, in_router.trust}):
             return None
         in_engine = signals["waiting"].value if signals["waiting"].trust in TRUSTED else 0.0
@@ -209,3 +239,38 @@ class SignalReader:
 
 def _value(signal: Signal) -> float | None:
     return signal.value if signal.trust in TRUSTED else None
+
+
+NONE_HELD = Signal(Trust.ZERO, 0.0, 0.0)
+
+
+def _held(signal: Signal) -> Signal:
+    """What a gauge counts for: requests that other signals disprove are none."""
+    return NONE_HELD if signal.trust in DISPROVED else signal
+
+
+def _demand(
+    arrivals: Signal, increase: Increase | None, found: Findings
+) -> tuple[Signal, Demand | None]:
+    """The demand that was counted. Where more ended than came, what ended is the least that
+    can have come, and the count is not complete."""
+    if increase is None:
+        return arrivals, None
+    complete = increase.complete and found.arrivals is None
+    came = increase.events if found.arrivals is None else found.came
+    demand = Demand(increase.start_s, increase.end_s, came, complete)
+    return replace(arrivals, trust=found.arrivals or arrivals.trust, value=demand.rate_rps), demand
+
+
+def _covered(ongoing: Signal, readings: Readings, stale_s: float) -> Signal:
+    """What runs, with the number of serving replicas that do not say; where none serves,
+    nothing runs."""
+    replicas, samples = readings.replicas, readings.ongoing
+    if replicas is None or samples is None:
+        return ongoing
+    serving = [m.id for m in replicas.members if m.state in SERVING]
+    if not serving:
+        return NONE_HELD if not samples else ongoing
+    since_s, until_s = readings.at_s - stale_s, readings.at_s + stale_s
+    silent = sum(id not in samples or not since_s <= samples[id].at_s <= until_s for id in serving)
+    return replace(ongoing, silent=silent) if silent and ongoing.trust in TRUSTED else ongoing

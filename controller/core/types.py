@@ -37,7 +37,7 @@ class Reason(StrEnum):
     BLIND = "blind"  # a signal the decision needs is missing
     STALE = "stale"  # a signal the decision needs is too old
     NON_FINITE = "non_finite"  # a signal the decision needs is no number
-    PARTIAL = "partial"  # some sources are silent: growing is allowed, shrinking is not
+    PARTIAL = "partial"  # sources are silent or at odds: growing is allowed, shrinking is not
     PRESSURE = "pressure"  # GPU or KV cache is full below the learned limit: no shrink
     UNSCHEDULABLE = "unschedulable"  # the cluster has no room for more
     CONFLICT = "conflict"  # someone else writes the replicas too
@@ -50,8 +50,10 @@ class Trust(StrEnum):
     PRESENT = "present"
     ZERO = "zero"
     MISSING = "missing"
-    STALE = "stale"
+    STALE = "stale"  # too old, or from the future
+    FROZEN = "frozen"  # a counter stands still although requests come
     NON_FINITE = "non_finite"
+    CONTRADICTORY = "contradictory"  # other signals show that it cannot be true
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ class Replicas:
     @property
     def ready(self) -> int:
         """Replicas that take requests."""
-        return sum(member.state in _SERVING for member in self.members)
+        return sum(member.state in SERVING for member in self.members)
 
     @property
     def starting(self) -> tuple[Replica, ...]:
@@ -117,7 +119,7 @@ class Replicas:
         return sum(member.state is ReplicaState.STOPPING for member in self.members)
 
 
-_SERVING = frozenset(
+SERVING = frozenset(
     {
         ReplicaState.RUNNING,
         ReplicaState.UPDATING,
@@ -191,11 +193,13 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One judged input: its value if it may be used, its age, and why not if it may not."""
+    """One judged input: its value if it may be used, its age, and why not if it may not.
+    `silent` counts the serving replicas that should report and do not."""
 
     trust: Trust
     age_s: float = 0.0
     value: float = float("nan")
+    silent: int = 0
 
 
 @dataclass(frozen=True, slots=True)

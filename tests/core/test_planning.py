@@ -145,8 +145,7 @@ def test_full_gpus_forbid_shrinking() -> None:
     live, made = World.with_replicas(4, rate_rps=12), planner()
     before = live.run(made, WARM)[-1].plan.wanted
     live.rate_rps = 2
-    full = {"r0": Sample(0.99, START_S + 1e6)}
-    pressed = live.run(made, 40, gpu_ratio=full)
+    pressed = [live.step(made, gpu_ratio={"r0": Sample(0.99, live.at_s + 9)}) for _ in range(40)]
     assert pressed[-1].plan.wanted == before
     assert pressed[-1].plan.reason is Reason.PRESSURE
     assert live.run(made, 40)[-1].plan.wanted < before
