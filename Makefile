@@ -1,7 +1,7 @@
 # make demo, make test and the rest set themselves up: see .ci/setup.
 VENV := .venv/bin
 
-.PHONY: setup demo test lint bench bench-decide bench-forecast lock clean
+.PHONY: setup setup-vllm demo test test-vllm lint bench bench-decide bench-forecast lock clean
 
 setup:
 	@.ci/setup
@@ -11,6 +11,12 @@ demo: setup            ## play one compressed day under Serve's own autoscaler a
 
 test: setup            ## every test but the real-vLLM group
 	@.ci/test
+
+setup-vllm:            ## real vLLM on the CPU, in .venv-vllm (2.9 GB)
+	@.ci/setup-vllm
+
+test-vllm: setup-vllm  ## the real-vLLM group
+	@.ci/test-vllm
 
 lint: setup            ## format, lint, types, architecture
 	$(VENV)/ruff format --check .
@@ -44,4 +50,4 @@ lock: setup            ## resolve the pins again, held to those of real vLLM on 
 	  --output-file requirements.lock pyproject.toml
 
 clean:                 ## remove what make made
-	rm -rf .venv .venv-bench build dist demo-out bench-out .leadtime-cache *.egg-info
+	rm -rf .venv .venv-bench .venv-vllm .models build dist demo-out bench-out .leadtime-cache *.egg-info

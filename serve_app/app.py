@@ -36,8 +36,26 @@ def _llm(settings: AppSettings) -> serve.Application:
         health_check_period_s=5,
         health_check_timeout_s=15,
         request_router_config=ROUTER,
+        **placement(settings),
     )(LLM)
     return deployment.bind(settings)
+
+
+def placement(settings: AppSettings) -> dict[str, Any]:
+    """What one replica takes of the cluster.
+
+    A gang is one placement group bundle: all of its GPUs on one node, or none and it waits.
+    Worked: gpus 4 asks for {"CPU": 1, "GPU": 4} at once, so that 8 GPUs hold two replicas.
+    """
+    actor = {"num_cpus": settings.cpus, "num_gpus": settings.gpus}
+    if settings.gpus < 2:
+        return {"ray_actor_options": actor}
+    bundle = {"CPU": settings.cpus, "GPU": float(settings.gpus)}
+    return {
+        "ray_actor_options": actor,
+        "placement_group_bundles": [bundle],
+        "placement_group_strategy": "STRICT_PACK",
+    }
 
 
 def _ingress(settings: AppSettings, llm: serve.Application) -> serve.Application:

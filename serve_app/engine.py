@@ -1,4 +1,4 @@
-"""What the application asks of an engine: the stand-in now, real vLLM behind the same words."""
+"""What the application asks of an engine, be it the stand-in or real vLLM."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Message(NamedTuple):
 class Chunk(NamedTuple):
     """Some tokens of an answer, sent as one: text, their number, and why it ended if it did.
 
-    The first chunk holds exactly one token; `text` may be empty on the last.
+    The first chunk comes with the first token; `text` may be empty, on the last chunk too.
     `prompt_tokens` is the request's own, as the engine counted it, on every chunk.
     """
 
@@ -37,12 +37,16 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """One answer wanted: at most `max_tokens` tokens; `request_id` is unique among those alive."""
+    """One answer wanted: at most `max_tokens` tokens; `request_id` is unique among those alive.
+
+    `prompt` is text, or token ids, to be continued as it stands; it takes the messages' place.
+    """
 
     request_id: str
     messages: tuple[Message, ...]
     max_tokens: int
     sampling: Mapping[str, object] = field(default_factory=dict)
+    prompt: str | tuple[int, ...] | None = None
 
 
 class Engine(Protocol):

@@ -5,7 +5,8 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,11 +23,18 @@ from serve_app.chat import (
     ApiError,
     ChatRequest,
     EventWriter,
+    Sampling,
     completion,
     error_event,
     parse_chat_request,
 )
 from serve_app.client_metrics import ClientMetrics
+from serve_app.completions import (
+    CompletionRequest,
+    TextEventWriter,
+    completion_body,
+    parse_completion_request,
+)
 from serve_app.engine import Chunk, EngineDead, GenerationRequest, RequestRefused
 from serve_app.settings import AppSettings
 
@@ -46,8 +54,23 @@ async def bug(_: Request, error: Exception) -> Response:
     return JSONResponse(api_error(error).body, api_error(error).status)
 
 
+@dataclass(frozen=True)
+class Form:
+    """One of OpenAI's two ways to ask, and to be answered; `prompt` names its field."""
+
+    prefix: str
+    prompt: str
+    parse: Callable[[bytes], ChatRequest | CompletionRequest]
+    whole: Callable[..., bytes]
+    writer: type[EventWriter]
+
+
+CHAT = Form("chatcmpl", "messages", parse_chat_request, completion, EventWriter)
+TEXT = Form("cmpl", "prompt", parse_completion_request, completion_body, TextEventWriter)
+
+
 class Ingress:
-    """POST /v1/chat/completions, GET /v1/models, GET /health."""
+    """POST /v1/chat/completions, POST /v1/completions, GET /v1/models, GET /health."""
 
     def __init__(self, llm: DeploymentHandle, settings: AppSettings) -> None:
         context = serve.get_replica_context()
@@ -60,22 +83,11 @@ class Ingress:
 
     @app.post("/v1/chat/completions")
     async def chat_completions(self, request: Request) -> Response:
-        arrived_s = time.monotonic()
-        try:
-            chat = self._checked(await request.body())
-        except ApiError as error:
-            self._metrics.refused(error.status)
-            return JSONResponse(error.body, error.status)
-        answer = Answer(self._llm, self._generation(chat), self._metrics, arrived_s)
-        try:
-            first = await answer.first()
-            if chat.stream:
-                return EventStream(answer, first, self._writer(answer, chat))
-            chunks = [first, *[chunk async for chunk in answer.rest()]]
-        except ApiError as error:
-            return JSONResponse(error.body, error.status)
-        body = completion(answer.id, _unix_s(), self._settings.model, chunks)
-        return Response(body, media_type="application/json")
+        return await self._answer(request, CHAT)
+
+    @app.post("/v1/completions")
+    async def completions(self, request: Request) -> Response:
+        return await self._answer(request, TEXT)
 
     @app.get("/v1/models")
     async def models(self) -> dict[str, Any]:
@@ -93,21 +105,39 @@ class Ingress:
         """200 while the ingress answers; whether replicas do is Serve's to say."""
         return {"status": "ok"}
 
-    def _checked(self, body: bytes) -> ChatRequest:
-        chat = parse_chat_request(body)
-        if chat.model != self._settings.model:
+    async def _answer(self, request: Request, form: Form) -> Response:
+        arrived_s = time.monotonic()
+        try:
+            asked = form.parse(await request.body())
+            self._must_serve(asked)
+        except ApiError as error:
+            self._metrics.refused(error.status)
+            return JSONResponse(error.body, error.status)
+        generation = self._generation(asked)
+        answer = Answer(self._llm, generation, self._metrics, arrived_s, form)
+        frame = (answer.id, _unix_s(), self._settings.model)
+        try:
+            first = await answer.first()
+            if asked.stream:
+                return EventStream(answer, first, form.writer(*frame, asked.include_usage))
+            chunks = [first, *[chunk async for chunk in answer.rest()]]
+        except ApiError as error:
+            return JSONResponse(error.body, error.status)
+        return Response(form.whole(*frame, chunks), media_type="application/json")
+
+    def _must_serve(self, asked: Sampling) -> None:
+        if asked.model != self._settings.model:
             raise ApiError(
-                404, f"the model '{chat.model}' does not exist", "model", "model_not_found"
+                404, f"the model '{asked.model}' does not exist", "model", "model_not_found"
             )
-        return chat
 
-    def _generation(self, chat: ChatRequest) -> GenerationRequest:
-        limit = chat.max_completion_tokens or chat.max_tokens or self._settings.default_max_tokens
-        messages = tuple(message.message() for message in chat.messages)
-        return GenerationRequest(uuid.uuid4().hex, messages, limit, chat.sampling())
-
-    def _writer(self, answer: "Answer", chat: ChatRequest) -> EventWriter:
-        return EventWriter.of(answer.id, _unix_s(), self._settings.model, chat.include_usage)
+    def _generation(self, asked: ChatRequest | CompletionRequest) -> GenerationRequest:
+        limit = asked.limit or self._settings.default_max_tokens
+        name = uuid.uuid4().hex
+        if isinstance(asked, CompletionRequest):
+            return GenerationRequest(name, (), limit, asked.sampling(), asked.prompt)
+        messages = tuple(message.message() for message in asked.messages)
+        return GenerationRequest(name, messages, limit, asked.sampling())
 
 
 class Answer:
@@ -122,8 +152,10 @@ class Answer:
         request: GenerationRequest,
         metrics: ClientMetrics,
         arrived_s: float,
+        form: Form = CHAT,
     ) -> None:
-        self.id = f"chatcmpl-{request.request_id}"
+        self.id = f"{form.prefix}-{request.request_id}"
+        self._form = form
         self._metrics = metrics
         self._arrived_s = arrived_s
         self._chunks = llm.remote(request)
@@ -157,7 +189,7 @@ class Answer:
             raise self._failure(error, before_first_token=False) from error
 
     def _failure(self, error: Exception, *, before_first_token: bool) -> ApiError:
-        failure = api_error(error)
+        failure = api_error(error, self._form.prompt)
         if failure.status < 500:
             self._metrics.refused(failure.status)
         else:
@@ -196,12 +228,13 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": event, "more_body": more})
 
 
-def api_error(error: Exception) -> ApiError:
-    """What a failure inside looks like to the client: never its traceback."""
+def api_error(error: Exception, prompt: str = "messages") -> ApiError:
+    """What a failure inside looks like to the client, `prompt` being the name of the field that
+    may be at fault: never its traceback."""
     match error:
         case RequestRefused():
             message = str(getattr(error, "cause", error))
-            return ApiError(400, message, "messages", "context_length_exceeded")
+            return ApiError(400, message, prompt, "context_length_exceeded")
         case BackPressureError():
             return ApiError(503, "too many requests are waiting; try again", code="overloaded")
         case EngineDead() | RayActorError() | DeploymentUnavailableError():

@@ -3,7 +3,17 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    JsonValue,
+    Tag,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from serve_app.law import Law
 from serve_app.standin import StandInConfig
@@ -54,12 +64,72 @@ class StandInSettings(_Strict):
         return Law(self.slots, self.beta, self.prefill_tokens_per_s, self.token_s)
 
 
+ENGINE_ARGS_OF_OURS = {
+    "model": "source",
+    "served_model_name": "model",
+    "tensor_parallel_size": "gpus",
+    "max_model_len": "max_model_len",
+    "max_num_seqs": "slots",
+    "enforce_eager": "enforce_eager",
+    "distributed_executor_backend": None,
+    "disable_log_stats": None,
+}
+"""Arguments of vLLM that other keys set, or that the application needs as they are (None)."""
+
+
+class VllmSettings(_Strict):
+    """Real vLLM in each replica."""
+
+    kind: Literal["vllm"]
+    source: Annotated[str, Field(min_length=1)]
+    """Folder or hub name of the weights; `tiny-random` is a model of no use, made on demand."""
+    slots: Annotated[int, Field(ge=1, le=4096)] = 64
+    """Requests that run at once (vLLM's max_num_seqs); more wait."""
+    max_model_len: Annotated[int, Field(ge=2)] = 8192
+    """Prompt and output tokens of one request together; more is refused with 400."""
+    enforce_eager: bool = False
+    """No compiled graphs: a faster start, slower tokens."""
+    engine_args: dict[str, JsonValue] = Field(default_factory=dict)
+    """More of vLLM's AsyncEngineArgs by name, e.g. gpu_memory_utilization."""
+
+    @field_validator("engine_args")
+    @classmethod
+    def _leaves_ours_alone(cls, value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        for name in value.keys() & ENGINE_ARGS_OF_OURS.keys():
+            key = ENGINE_ARGS_OF_OURS[name]
+            instead = f"is set by the key {key}" if key else "must stay as the application sets it"
+            raise ValueError(f"{name} {instead}")
+        return value
+
+
+def _kind(engine: Any) -> object:
+    return (
+        engine.get("kind", "standin")
+        if isinstance(engine, Mapping)
+        else getattr(engine, "kind", None)
+    )
+
+
+EngineSettings = Annotated[
+    Annotated[StandInSettings, Tag("standin")] | Annotated[VllmSettings, Tag("vllm")],
+    Discriminator(
+        _kind,
+        custom_error_type="engine_kind",
+        custom_error_message="kind must be 'standin' or 'vllm'",
+    ),
+]
+
+
 class AppSettings(_Strict):
     """One model behind one ingress."""
 
     model: Annotated[str, Field(min_length=1, max_length=200)] = "standin"
     """The name clients ask for."""
-    engine: StandInSettings = StandInSettings()
+    engine: EngineSettings = StandInSettings()
+    cpus: Annotated[float, Field(gt=0)] = 1.0
+    """CPUs of one replica."""
+    gpus: Annotated[int, Field(ge=0, le=64)] = 0
+    """GPUs of one replica; two or more are one tensor-parallel gang on one node."""
     slo_ttft_s: Annotated[tuple[Positive, ...], Field(max_length=10)] = (1.0,)
     """Seconds to the first token, as the client feels it; each becomes a bucket bound."""
     default_max_tokens: Annotated[int, Field(ge=1)] = 16
@@ -86,8 +156,13 @@ def parse_args(args: Mapping[str, Any]) -> AppSettings:
         raise InvalidArgs(f"args of serve_app.app:build: {faults}") from error
 
 
+KINDS = {(1, "standin"), (1, "vllm")}
+
+
 def _fault(fault: Mapping[str, Any]) -> str:
-    key = ".".join(str(part) for part in fault["loc"]) or "args"
+    # The kind of engine stands in pydantic's path, and nowhere in the file.
+    parts = [str(part) for place, part in enumerate(fault["loc"]) if (place, part) not in KINDS]
+    key = ".".join(parts) or "args"
     if fault["type"] == "extra_forbidden":
         return f"{key}: unknown key"
     return f"{key}: {fault['msg']}, not {fault['input']!r}"

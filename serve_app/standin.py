@@ -1,8 +1,8 @@
 """A stand-in engine: answers by a known `Law`, so that what a replica can carry is no guess.
 
-Prompt tokens are the words of all messages; an answer has exactly `max_tokens` tokens. The
-first comes alone once the prefill is done, then `chunk_tokens` at a time, so that overload
-comes from slots and not from the machine's cores.
+Prompt tokens are the words of the prompt or of all messages; an answer has exactly `max_tokens`
+tokens. The first comes alone once the prefill is done, then `chunk_tokens` at a time, so that
+overload comes from slots and not from the machine's cores.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ class StandInEngine:
     def _admit(self, request: GenerationRequest) -> _Stream:
         if self._scheduler is None or self._scheduler.done():
             raise EngineDead("the engine is not running")
-        prompt_tokens = count_words(request.messages)
+        prompt_tokens = count_prompt_tokens(request)
         if prompt_tokens + request.max_tokens > self._config.max_model_len:
             raise RequestRefused(
                 f"this model's maximum context length is {self._config.max_model_len} tokens, "
@@ -183,9 +183,16 @@ class StandInEngine:
             step.finished.append(_finished(stream))
 
 
-def count_words(messages: Sequence[Message]) -> int:
-    """The stand-in's tokenizer: one token a word, at least one."""
-    return max(sum(len(message.content.split()) for message in messages), 1)
+def count_prompt_tokens(request: GenerationRequest) -> int:
+    """The stand-in's tokenizer: one token a word, at least one; ids are tokens already."""
+    match request.prompt:
+        case None:
+            words = sum(len(message.content.split()) for message in request.messages)
+        case str(text):
+            words = len(text.split())
+        case ids:
+            words = len(ids)
+    return max(words, 1)
 
 
 def token_milestones(max_tokens: int, chunk_tokens: int) -> tuple[int, ...]:

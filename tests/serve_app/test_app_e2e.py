@@ -147,6 +147,19 @@ async def test_answers_whole_both_applications(client: httpx.AsyncClient) -> Non
         assert answer["usage"]["completion_tokens"] == 5
 
 
+async def test_completes_text(client: httpx.AsyncClient) -> None:
+    asked = {"model": "external", "prompt": "tell me more", "max_tokens": 5}
+    answer = (await client.post("/v1/completions", json=asked)).json()
+    assert answer["choices"][0]["text"].split() == ["word"] * 5
+    assert answer["usage"]["prompt_tokens"] == 3
+    async with client.stream("POST", "/v1/completions", json=asked | {"stream": True}) as response:
+        lines = [line async for line in response.aiter_lines() if line]
+    assert json.loads(lines[0].removeprefix("data: "))["object"] == "text_completion"
+    assert lines[-1] == "data: [DONE]"
+    too_long = await client.post("/v1/completions", json=asked | {"max_tokens": 300})
+    assert (too_long.status_code, too_long.json()["error"]["param"]) == (400, "prompt")
+
+
 async def test_names_its_model_and_its_health(client: httpx.AsyncClient) -> None:
     models = (await client.get("/v1/models")).json()
     assert [model["id"] for model in models["data"]] == ["external"]

@@ -28,7 +28,7 @@ def parsed(**changes: Any) -> ChatRequest:
 
 
 def events(include_usage: bool, chunks: list[Chunk] = CHUNKS) -> list[Any]:
-    writer = EventWriter.of("id-1", 7, 'a "model"', include_usage)
+    writer = EventWriter("id-1", 7, 'a "model"', include_usage)
     stream = b"".join(writer.event(chunk) for chunk in chunks).decode()
     assert stream.endswith("data: [DONE]\n\n")
     payloads = [event.removeprefix("data: ") for event in stream.split("\n\n")[:-2]]
@@ -100,9 +100,22 @@ def test_sampling_is_what_was_set_and_strange_fields_are_ignored() -> None:
         ({"max_tokens": 0}, "max_tokens"),
         ({"n": 2}, "n"),
         ({"temperature": 3}, "temperature"),
+        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"response_format": {"type": "json_object"}}, "response_format.type"),
+        ({"logprobs": True}, "logprobs"),
         ({"stream": "perhaps"}, "stream"),
     ],
-    ids=["no messages", "no role", "no tokens", "two answers", "too hot", "not a yes or no"],
+    ids=[
+        "no messages",
+        "no role",
+        "no tokens",
+        "two answers",
+        "too hot",
+        "tools",
+        "a format",
+        "logprobs",
+        "not a yes or no",
+    ],
 )
 def test_a_bad_field_is_400_and_named(change: dict[str, Any], param: str) -> None:
     with pytest.raises(ApiError, match=f"'{param}'") as caught:

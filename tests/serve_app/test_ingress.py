@@ -83,7 +83,7 @@ async def send_stream(stream: Stream, book: Book) -> list[dict[str, Any]]:
         raise AssertionError("reads nothing")
 
     one = answer(stream, book)
-    events = EventStream(one, await one.first(), EventWriter.of("id", 0, "m", False))
+    events = EventStream(one, await one.first(), EventWriter("id", 0, "m", False))
     await events({"type": "http"}, receive, send)
     return sent
 

@@ -8,7 +8,7 @@ import pytest
 from serve_app.engine import Chunk, EngineDead, GenerationRequest, Message, RequestRefused
 from serve_app.engine_stats import FinishedRequest, Step
 from serve_app.law import Law
-from serve_app.standin import StandInConfig, StandInEngine, count_words, token_milestones
+from serve_app.standin import StandInConfig, StandInEngine, count_prompt_tokens, token_milestones
 
 LAW = Law(slots=2, beta=0.5, prefill_tokens_per_s=1000.0, token_s=0.01)
 # Chunks leave a moment after their time: the event loop has to wake up, on a busy machine.
@@ -59,8 +59,11 @@ def test_tokens_come_in_chunks(
 
 
 def test_words_are_tokens() -> None:
-    assert count_words([Message("system", "be  brief"), Message("user", "hello\nyou")]) == 4
-    assert count_words([Message("user", "")]) == 1
+    turns = (Message("system", "be  brief"), Message("user", "hello\nyou"))
+    assert count_prompt_tokens(GenerationRequest("r", turns, 1)) == 4
+    assert count_prompt_tokens(GenerationRequest("r", (Message("user", ""),), 1)) == 1
+    assert count_prompt_tokens(GenerationRequest("r", (), 1, prompt="once upon a")) == 3
+    assert count_prompt_tokens(GenerationRequest("r", (), 1, prompt=(7, 8))) == 2
 
 
 async def test_a_lone_request_runs_at_its_lone_speed(bench: Bench) -> None:
