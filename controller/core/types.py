@@ -93,7 +93,8 @@ class Replicas:
 
     `requested` is Serve's target; `setpoint` the number that our way of scaling writes (the
     target itself, or `min_replicas`); `room` how many more the free resources hold, None when
-    the cluster can grow; `deployed_s` when its application was last deployed.
+    the cluster can grow; `deployed_s` when its application was last deployed. `callers` are the
+    deployments through which requests come here, each with the actors of its replicas.
     """
 
     requested: int
@@ -102,6 +103,7 @@ class Replicas:
     room: int | None = None
     max_ongoing_requests: float | None = None
     deployed_s: float = 0.0
+    callers: Mapping[DeploymentId, frozenset[str]] = field(default_factory=dict)
 
     @property
     def ready(self) -> int:
@@ -130,12 +132,24 @@ SERVING = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """A deployment through which requests reach another: what arrived at it, what waits in
+    front of it, and what it called on the way there, by the deployment called. Counters and
+    gauges as in `Readings`."""
+
+    arrivals: Mapping[str, Sample]
+    queued: Mapping[str, Sample]
+    calls: Mapping[DeploymentId, Mapping[str, Sample]]
+
+
+@dataclass(frozen=True, slots=True)
 class Readings:
     """What the outside said of one deployment at one tick, unjudged.
 
     Counters are cumulative and gauges momentary, one sample a series, keyed by whatever tells
     the series apart; those of replicas are keyed by replica id. None = the source could not
-    be asked; an empty mapping = it answered that there is no such series.
+    be asked; an empty mapping = it answered that there is no such series. `stages` are the
+    deployments in front of this one.
     """
 
     at_s: float
@@ -151,6 +165,7 @@ class Readings:
     first_tokens_rps: Mapping[str, Sample] | None = None
     late_ratio: Mapping[str, Sample] | None = None
     replicas: Replicas | None = None
+    stages: Mapping[DeploymentId, Stage] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

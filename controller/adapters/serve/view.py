@@ -45,6 +45,8 @@ class Deployment:
     external: bool
     application_status: str
     deployed_s: float
+    actors: frozenset[str] = frozenset()
+    calls: tuple[DeploymentId, ...] = ()
 
     @property
     def autoscaling(self) -> Mapping[str, Any] | None:
@@ -124,7 +126,19 @@ class View:
             room=free,
             max_ongoing_requests=None if not ongoing or ongoing > UNLIMITED_ONGOING else ongoing,
             deployed_s=deployment.deployed_s,
+            callers={caller: self.deployments[caller].actors for caller in self.callers(target)},
         )
+
+    def callers(self, target: DeploymentId) -> tuple[DeploymentId, ...]:
+        """Every deployment through which requests reach this one, the nearest first."""
+        found: dict[DeploymentId, None] = {}
+        behind = [target]
+        while behind:
+            called = behind.pop(0)
+            nearer = [t for t, d in self.deployments.items() if called in d.calls and t != target]
+            behind += [caller for caller in nearer if caller not in found]
+            found.update(dict.fromkeys(nearer))
+        return tuple(found)
 
 
 def parse(answer: Any, free: Sequence[Mapping[str, float]]) -> View:
@@ -154,18 +168,27 @@ def free_resources(answer: Any) -> list[dict[str, float]]:
     GPU (0.0 used of 1.0 reserved in placement groups)" has nothing free.
     """
     return [
-        dict(_free_resource(line) for line in text.splitlines())
+        {name: free for name, free, _ in map(_resource, text.splitlines())}
         for text in answer["data"]["nodeLogicalResources"].values()
     ]
 
 
-def _free_resource(line: str) -> tuple[str, float]:
+def total_resources(answer: Any) -> dict[str, dict[str, float]]:
+    """Amounts in all by node id, free or not, from the same answer; raises as `parse`."""
+    return {
+        node: {name: total for name, _, total in map(_resource, text.splitlines())}
+        for node, text in answer["data"]["nodeLogicalResources"].items()
+    }
+
+
+def _resource(line: str) -> tuple[str, float, float]:
+    """Name, free amount and total of a line."""
     found = RESOURCE_LINE.fullmatch(line)
     if found is None:
         raise ValueError(f"no resource line: {line!r}")
     used, total, name, reserved_used, reserved = found.groups("0")
     idle = _amount(reserved) - _amount(reserved_used)
-    return name, _amount(total) - _amount(used) - idle
+    return name, _amount(total) - _amount(used) - idle, _amount(total)
 
 
 def _amount(text: str) -> float:
@@ -190,7 +213,16 @@ def _deployment(target: DeploymentId, application: Any, deployment: Any) -> Depl
         external=bool(application["external_scaler_enabled"]),
         application_status=application["status"],
         deployed_s=float(application["last_deployed_time_s"]),
+        actors=frozenset(m["actor_id"] for m in deployment["replicas"] if m.get("actor_id")),
+        calls=_calls(target, application),
     )
+
+
+def _calls(target: DeploymentId, application: Any) -> tuple[DeploymentId, ...]:
+    """The deployments that one calls; none while Serve has not drawn its topology."""
+    nodes = (application.get("deployment_topology") or {}).get("nodes") or {}
+    called = (nodes.get(target.deployment) or {}).get("outbound_deployments") or ()
+    return tuple(DeploymentId(one["app_name"], one["name"]) for one in called)
 
 
 def _bundles(submitted: Mapping[str, Any] | None, deployment: Any) -> tuple[dict[str, float], ...]:
