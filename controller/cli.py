@@ -50,14 +50,19 @@ def plan(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def check(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Check the settings and both connections, and what stands in the way of scaling.
+def check(
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings fail the check, too.")] = False,
+) -> None:
+    """Check the settings, both connections and the live application: what stands in the way of
+    scaling, and what is not fit for production, each with the reason and the fix.
 
-    Exit codes: 0 fine, 1 something is wrong, 2 wrong settings.
+    Exit codes: 0 no error found, 1 an error (with --strict: or a warning), 2 wrong settings.
     """
     from controller.commands.check import check_all
 
-    _exit_with(check_all, config, as_json)
+    _exit_with(check_all, config, as_json, strict)
 
 
 @app.command()

@@ -337,20 +337,24 @@ def serve_api(settings: ServeSettings) -> ServeApi:
     token = settings.token.get_secret_value() if settings.token else None
     if settings.token_file is not None:
         token = settings.token_file.read_text().strip()
-    verify: ssl.SSLContext | bool = True
-    if settings.ca_file is not None:
-        try:
-            verify = ssl.create_default_context(cafile=str(settings.ca_file))
-        except (ssl.SSLError, OSError) as error:
-            raise SettingsError(f"serve.ca_file: holds no certificate: {error}") from error
     client = httpx.AsyncClient(
         base_url=settings.url,
         timeout=settings.timeout_s,
         headers={"Authorization": f"Bearer {token}"} if token else {},
-        verify=verify,
+        verify=trusted(settings),
         trust_env=False,
     )
     return ServeApi(client)
+
+
+def trusted(settings: ServeSettings) -> ssl.SSLContext | bool:
+    """The certificates by which Ray's dashboard is verified."""
+    if settings.ca_file is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=str(settings.ca_file))
+    except (ssl.SSLError, OSError) as error:
+        raise SettingsError(f"serve.ca_file: holds no certificate: {error}") from error
 
 
 def serve_source(settings: Settings, api: ServeApi) -> ServeSource:

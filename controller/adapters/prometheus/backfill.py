@@ -87,9 +87,9 @@ class Backfill:
         known = set.intersection(*(set(part) for part in work))
         windows = {t: WorkWindows(work_s, *(part[t] for part in work)) for t in known}
         first_bin = floor(now_s / self._bin_s) - floor(span_s / self._bin_s)
-        return Past(first_bin * self._bin_s, rates, windows, self._starts(span_s))
+        return Past(first_bin * self._bin_s, rates, windows, self.starts(span_s))
 
-    def _starts(self, span_s: float) -> dict[DeploymentId, dict[float, float]]:
+    def starts(self, span_s: float) -> dict[DeploymentId, dict[float, float]]:
         """Starts by bound in seconds: each series' last count, as a replica's series begins
         with its start and a rate would not see that."""
         counts = f"max_over_time({selector([names.STARTS], self._labels)}[{duration(span_s)}])"

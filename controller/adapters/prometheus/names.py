@@ -12,6 +12,9 @@ ROUTER_WAIT = "ray_serve_request_router_fulfillment_time_ms_bucket"
 ENGINE_TTFT = "ray_vllm_time_to_first_token_seconds_bucket"
 STARTS = "ray_serve_replica_startup_latency_ms_bucket"
 CLIENT_TTFT = "ray_client_ttft_seconds_bucket"
+STAY = "ray_serve_deployment_processing_latency_ms_bucket"
+HEARTBEAT = "ray_serve_controller_num_control_loops"
+RESOURCES = "ray_resources"
 
 COUNTERS = (ARRIVALS, COMPLETIONS, PROMPT_TOKENS, OUTPUT_TOKENS)
 SERVE = (ARRIVALS, COMPLETIONS, QUEUED, ONGOING)

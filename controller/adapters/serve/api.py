@@ -33,13 +33,13 @@ class ServeApi:
         free: Sequence[Mapping[str, float]] = ()
         if resources:
             nodes = await self._json("GET", "/nodes?view=summary")
-            free = _parsed("nodeLogicalResources", lambda: free_resources(nodes))
-        return _parsed("applications", lambda: parse(answer, free))
+            free = parsed("nodeLogicalResources", lambda: free_resources(nodes))
+        return parsed("applications", lambda: parse(answer, free))
 
     async def version(self) -> str:
         """The cluster's Ray version."""
         answer = await self._json("GET", "/api/version")
-        return _parsed("ray_version", lambda: str(answer["ray_version"]))
+        return parsed("ray_version", lambda: str(answer["ray_version"]))
 
     async def scale(self, target: DeploymentId, replicas: int) -> None:
         """Set the target of a deployment under the external scaler."""
@@ -56,6 +56,10 @@ class ServeApi:
         if view.target_capacity is not None:
             body["target_capacity"] = view.target_capacity
         await self._request("PUT", APPLICATIONS, body)
+
+    async def get(self, path: str) -> Any:
+        """The JSON at a path of the dashboard."""
+        return await self._json("GET", path)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -92,7 +96,8 @@ def _refused(answer: httpx.Response, request: str) -> NoReturn:
     raise kind(f"{request} answered {answer.status_code}{hint}: {str(said)[:300]}")
 
 
-def _parsed(what: str, parse_answer: Callable[[], Parsed]) -> Parsed:
+def parsed(what: str, parse_answer: Callable[[], Parsed]) -> Parsed:
+    """What `parse_answer` makes of an answer; ServeError where it is of another form."""
     try:
         return parse_answer()
     except (KeyError, TypeError, ValueError, AttributeError) as error:
