@@ -24,6 +24,7 @@ from controller.core.types import (
     Signal,
     Trust,
 )
+from controller.core.upstream import Upstream
 
 TRUSTED = frozenset({Trust.PRESENT, Trust.ZERO})
 MISSING = Signal(Trust.MISSING)
@@ -117,6 +118,7 @@ class SignalReader:
             name: CounterTracker(freshness.stale_s, freshness.patience_s) for name in COUNTERS
         }
         self._checks = CrossChecks(freshness.stale_s, freshness.patience_s)
+        self._upstream = Upstream(freshness.stale_s, freshness.patience_s)
         self._idle_until_s: float | None = None
 
     def observe(self, readings: Readings) -> Observation:
@@ -133,6 +135,9 @@ class SignalReader:
             increases[name] = tracker.advance(samples) if usable else None
         found = self._checks.observe(readings.at_s, increase, increases, signals, readings.replicas)
         arrivals, demand = _demand(arrivals, increase, found)
+        if readings.stages:
+            demand = self._upstream.added(demand, readings.stages, readings.at_s)
+            signals["upstream"] = self._upstream.held(readings.stages, readings.at_s)
         if arrivals.trust is Trust.MISSING and self._is_idle(readings, signals):
             arrivals, demand = self._idle(readings.at_s, signals["ongoing"].age_s)
         signals["arrivals"] = arrivals

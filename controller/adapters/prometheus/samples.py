@@ -66,6 +66,17 @@ def by_deployment(answer: Iterable[Series]) -> dict[DeploymentId, Fields]:
     return sorted_out
 
 
+def calls_by_actor(answer: Iterable[Series]) -> dict[str, dict[DeploymentId, Samples]]:
+    """What each actor called (a proxy, or a replica): arrivals at the deployment called."""
+    sorted_out: dict[str, dict[DeploymentId, Samples]] = defaultdict(lambda: defaultdict(dict))
+    for series in answer:
+        labels = series["metric"]
+        if names.plain(labels["__name__"]) == names.ARRIVALS and "actor_id" in labels:
+            target = DeploymentId(labels.get("application", ""), labels.get("deployment", ""))
+            sorted_out[labels["actor_id"]][target][_identity(labels)] = latest(series)
+    return sorted_out
+
+
 def by_replica(
     answer: Iterable[Series], owners: Mapping[str, DeploymentId]
 ) -> dict[DeploymentId, Fields]:

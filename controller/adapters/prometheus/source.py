@@ -15,10 +15,11 @@ from controller.adapters.prometheus.client import (
 from controller.adapters.prometheus.identity import ambiguities
 from controller.adapters.prometheus.promql import duration, selector
 from controller.adapters.prometheus.samples import Fields, Gpu
-from controller.core.types import DeploymentId, Readings, Replicas, Sample
+from controller.core.types import DeploymentId, Readings, Replicas, Sample, Stage
 
 Parsed = TypeVar("Parsed")
 Known = Mapping[DeploymentId, Replicas | None]
+Calls = Mapping[str, Mapping[DeploymentId, samples.Samples]]
 BY_DEPLOYMENT = "application, deployment, le"
 BY_REPLICA = "ReplicaId, le"
 
@@ -59,7 +60,7 @@ class PrometheusSource:
         """Readings of each deployment in `replicas`; what could not be asked is None."""
         self._errors, self._queries, self._silent = [], 0, False
         owners = _owners(replicas)
-        serve = self._raw(names.SERVE, samples.by_deployment)
+        serve, calls = self._raw(names.SERVE, _of_serve) or (None, {})
         engine = self._raw(names.ENGINE, lambda answer: samples.by_replica(answer, owners))
         late = self._late(owners, slo_ttft_s)
         gpu = self._raw(names.GPU, samples.checked)
@@ -73,7 +74,8 @@ class PrometheusSource:
             if gpu is not None:
                 fields["gpu_ratio"] = samples.gpu_of_replicas(gpu, known)
             fields |= _late_fields(late.get(target), now_s)
-            readings[target] = Readings(now_s, replicas=known, **fields)
+            stages = _stages(target, known, serve or {}, calls)
+            readings[target] = Readings(now_s, replicas=known, stages=stages, **fields)
         return MetricsView(readings, samples.gpus(gpu or ()), tuple(self._errors), self._queries)
 
     def ambiguities(self) -> list[str]:
@@ -147,6 +149,31 @@ class PrometheusSource:
         except (KeyError, TypeError, ValueError, IndexError) as error:
             self._errors.append(f"unusable series in the answer to {query[:120]}: {error!r}")
         return None
+
+
+def _of_serve(answer: list[Series]) -> tuple[dict[DeploymentId, Fields], Calls]:
+    return samples.by_deployment(answer), samples.calls_by_actor(answer)
+
+
+def _stages(
+    target: DeploymentId,
+    known: Replicas | None,
+    serve: Mapping[DeploymentId, Fields],
+    calls: Calls,
+) -> dict[DeploymentId, Stage]:
+    """The deployments through which requests reach this one, each with the calls that its
+    replicas made on the way."""
+    callers = known.callers if known is not None else {}
+    on_the_way = {target, *callers}
+    found = {}
+    for caller, actors in callers.items():
+        fields = serve.get(caller, {})
+        made: dict[DeploymentId, dict[str, Sample]] = {}
+        for actor in actors & calls.keys():
+            for callee in calls[actor].keys() & on_the_way:
+                made.setdefault(callee, {}).update(calls[actor][callee])
+        found[caller] = Stage(fields.get("arrivals", {}), fields.get("queued", {}), made)
+    return found
 
 
 def _owners(replicas: Known) -> dict[str, DeploymentId]:
