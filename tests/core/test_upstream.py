@@ -125,6 +125,38 @@ def test_what_was_counted_when_it_came_is_not_counted_when_it_passes() -> None:
     assert max(rates[20:]) < 2.5
 
 
+def test_a_gauge_that_is_wrong_for_one_scrape_changes_little() -> None:
+    """Seen on Ray 2.60: 33, 1, 44 waiting, with 8 a second coming and 2 let through."""
+    path = Path(most=[2.0], calls=[1.0])
+    path.second(8)
+    for _ in range(5):
+        path.second(8)
+    waiting = path.queued[0]
+    path.at_s += 1.0
+    path.arrived = [path.arrived[0] + 8.0, path.arrived[1] + 2.0]
+    path.queued = [1.0]
+    wrong = path.reader.observe(path.readings())
+    path.queued = [waiting + 6.0]
+    right = path.second(8)
+    assert rate_of(wrong) + rate_of(right) == pytest.approx(16.0, abs=6.5)
+    for _ in range(20):
+        seen = path.second(8)
+    assert rate_of(seen) == pytest.approx(8.0, rel=0.15)
+
+
+def test_clients_that_give_up_were_demand() -> None:
+    path = Path(most=[4.0], calls=[1.0])
+    for _ in range(20):
+        path.second(8)
+    path.queued = [0.0]
+    path.at_s += 1.0
+    path.arrived = [path.arrived[0] + 8.0, path.arrived[1] + 4.0]
+    assert rate_of(path.reader.observe(path.readings())) >= 0
+    for _ in range(20):
+        seen = path.second(8)
+    assert rate_of(seen) == pytest.approx(8.0, rel=0.1)
+
+
 def test_a_lost_router_s_queue_is_not_taken_off_the_demand() -> None:
     path = Path(most=[4.0], calls=[1.0])
     for _ in range(20):

@@ -62,18 +62,22 @@ def passed_rps(live: World) -> float:
     return float(result[0]["value"][1]) if result else 0.0
 
 
+def recent_rps(live: World, decisions: int) -> float:
+    """Demand of the last decisions, on average."""
+    seen = [d["inputs"]["demand_rps"] for d in live.decisions(decisions)]
+    known = [float(rate) for rate in seen if rate is not None]
+    return sum(known) / max(len(known), 1)
+
+
 def test_demand_behind_a_throttled_ingress_is_forecast_and_met(live: World) -> None:
     play(live, FRONT_RPS, 60)
     # Sized for the front door while the deployment itself sees a quarter of it.
-    wait_for(
-        lambda: any(d["wanted"] >= NEEDED and d["ahead"] for d in live.decisions(5)),
-        45,
-        f"{NEEDED} replicas wanted",
-    )
-    wait_for(lambda: live.watch.sights[-1].target >= NEEDED, 10, "Serve's target to follow")
-    decisions = live.decisions(10)
+    wait_for(lambda: passed_rps(live) > 0.5, 20, "requests to come through")
+    wait_for(lambda: recent_rps(live, 12) > 0.75 * FRONT_RPS, 30, "the demand to be seen")
+    wait_for(lambda: live.watch.sights[-1].target >= NEEDED, 15, "Serve's target to follow")
     assert passed_rps(live) < FRONT_RPS / 2
-    seen = [d["inputs"]["demand_rps"] for d in decisions if d["inputs"]["demand_rps"] is not None]
-    assert sum(seen) / len(seen) == pytest.approx(FRONT_RPS, rel=0.4)
-    assert decisions[-1]["ahead"]["quantiles"]["0.5"] > FRONT_RPS / 2
-    assert decisions[-1]["inputs"]["signals"]["upstream"]["value"] > FRONT_RPS
+    assert recent_rps(live, 12) < 1.4 * FRONT_RPS
+    decision = live.decisions(1)[0]
+    assert decision["wanted"] >= NEEDED
+    assert decision["ahead"]["quantiles"]["0.9"] > FRONT_RPS / 2
+    assert decision["inputs"]["signals"]["upstream"]["value"] > FRONT_RPS
