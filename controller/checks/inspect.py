@@ -9,7 +9,7 @@ from controller.adapters.prometheus import audit as metrics_audit
 from controller.adapters.prometheus.client import PrometheusClient, PrometheusError
 from controller.adapters.serve import audit as serve_audit
 from controller.adapters.serve.api import ServeApi, ServeError
-from controller.adapters.serve.audit import Bundles
+from controller.adapters.serve.gangs import Bundles
 from controller.adapters.serve.view import Actuation, Deployment
 from controller.checks.findings import Failure, Inspection, Subject
 from controller.core.leadtime import LeadTime

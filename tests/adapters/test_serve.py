@@ -15,6 +15,7 @@ import pytest
 
 from controller.adapters.serve.actuator import ServeActuator, ShadowActuator, with_floor
 from controller.adapters.serve.api import ServeApi, ServeError, Unreachable
+from controller.adapters.serve.gangs import gangs
 from controller.adapters.serve.source import ServeSource
 from controller.adapters.serve.view import Actuation, View, free_resources, parse
 from controller.core.types import (
@@ -30,6 +31,7 @@ from tests.adapters.fake_server import Answer, Fake, serving
 RECORDED = Path(__file__).parent / "recorded"
 APPLICATIONS: dict[str, Any] = json.loads((RECORDED / "serve-applications.json").read_text())
 NODES: dict[str, Any] = json.loads((RECORDED / "serve-nodes.json").read_text())
+GROUPS: dict[str, Any] = json.loads((RECORDED / "placement-groups.json").read_text())
 AUTO, EXTERNAL = DeploymentId("auto", "Model"), DeploymentId("ext", "Model")
 GANG = DeploymentId("gang", "Model")
 
@@ -46,6 +48,8 @@ def dashboard(change: Callable[[dict[str, Any]], object] = lambda _: None) -> An
     def answer(path: str, _: dict[str, str]) -> Answer:
         if path == "/nodes":
             return ok(NODES)
+        if path == "/api/v0/placement_groups":
+            return ok(GROUPS)
         if path == "/api/version":
             return ok({"ray_version": "2.60.0"})
         return ok(applications)
@@ -111,6 +115,53 @@ def test_replicas_that_no_node_fits_are_starting_and_not_placed() -> None:
     waiting = [member for member in replicas.members if not member.placed]
     assert {member.state for member in waiting} == {ReplicaState.STARTING}
     assert replicas.room == 0
+
+
+CODE_GANG = DeploymentId("chat", "LLM")
+
+
+def test_a_gang_made_in_code_is_found_where_ray_placed_it() -> None:
+    """The recording: a deployment whose code asks for four GPUs a replica, on eight; two of its
+    replicas are placed, the third waits."""
+    assert gangs(GROUPS) == {CODE_GANG: ({"CPU": 0.1, "GPU": 4.0},)}
+    applications = copy.deepcopy(APPLICATIONS)
+    made = applications["applications"]["auto"]
+    del made["deployed_app_config"]["deployments"]
+    seen = parse(applications, [{"CPU": 8.0, "GPU": 7.0}], {AUTO: ({"GPU": 1.0},) * 4})
+    assert seen.deployments[AUTO].bundles == ({"GPU": 1.0},) * 4
+    assert seen.replicas(AUTO, Actuation.FLOOR, elastic=False).room == 1
+
+
+def test_groups_that_are_not_a_replicas_or_are_gone_do_not_count() -> None:
+    groups = copy.deepcopy(GROUPS)
+    for group, change in zip(
+        groups["data"]["result"]["result"],
+        ({"name": "training"}, {"state": "REMOVED"}, {"name": None}),
+        strict=True,
+    ):
+        group |= change
+    assert gangs(groups) == {}
+
+
+async def test_without_the_state_api_gangs_are_what_they_were() -> None:
+    answers = dashboard()
+    broken = False
+
+    def answer(path: str, parameters: dict[str, str]) -> Answer:
+        if broken and path == "/api/v0/placement_groups":
+            return 500, "text/plain", b"no"
+        if path == "/api/v0/placement_groups":
+            return ok(json.loads(json.dumps(GROUPS).replace("chat#LLM", "ext#Model")))
+        taken: Answer = answers(path, parameters)
+        return taken
+
+    with serving(answer) as fake:
+        api = api_of(fake)
+        first = await api.view()
+        broken = True
+        later = await api.view()
+    assert first.deployments[EXTERNAL].bundles == ({"CPU": 0.1, "GPU": 4.0},)
+    assert later.deployments[EXTERNAL].bundles == first.deployments[EXTERNAL].bundles
 
 
 def test_a_gang_needs_all_its_bundles() -> None:

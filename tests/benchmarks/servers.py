@@ -187,6 +187,8 @@ def _reply(cluster: Cluster, path: str, asked: dict[str, str]) -> Any:
         return cluster.applications()
     if path == "/nodes":
         return {"data": {"nodeLogicalResources": {"n": "4.0/512.0 CPU\n40.0/256.0 GPU"}}}
+    if path == "/api/v0/placement_groups":
+        return {"data": {"result": {"result": []}}}
     return {"ray_version": "2.60.0"}
 
 

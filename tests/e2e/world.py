@@ -37,13 +37,9 @@ NEEDED = 3
 """Replicas that the ramp needs: 9 requests/s at 3.4 a replica."""
 
 
-def applications(external: bool) -> dict[str, Any]:
-    """The served application for one way of scaling."""
-    llm: dict[str, Any] = {
-        "name": DEPLOYMENT,
-        "max_ongoing_requests": LAW.slots,
-        "ray_actor_options": {"num_cpus": 0.1},
-    }
+def applications(external: bool, gang: int = 0) -> dict[str, Any]:
+    """The served application for one way of scaling, with `gang` GPUs a replica."""
+    llm: dict[str, Any] = {"name": DEPLOYMENT, "max_ongoing_requests": LAW.slots}
     if external:
         llm["num_replicas"] = 1
     else:
@@ -71,7 +67,13 @@ def applications(external: bool) -> dict[str, Any]:
         "import_path": "serve_app.app:build",
         "logging_config": {"enable_access_log": False},
         "external_scaler_enabled": external,
-        "args": {"model": "standin", "slo_ttft_s": [TTFT_S], "engine": engine},
+        "args": {
+            "model": "standin",
+            "slo_ttft_s": [TTFT_S],
+            "cpus": 0.1,
+            "gpus": gang,
+            "engine": engine,
+        },
         "deployments": [
             {"name": "Ingress", "num_replicas": 1, "ray_actor_options": {"num_cpus": 0.1}},
             llm,
@@ -209,12 +211,15 @@ class World:
 
 
 @contextmanager
-def world(folder: Path, actuation: str, begins_in_s: float = 25.0) -> Iterator[World]:
-    """A cluster, its Prometheus with eight earlier seasons, and the daemon."""
+def world(
+    folder: Path, actuation: str, begins_in_s: float = 25.0, gpus: int = 0, gang: int = 0
+) -> Iterator[World]:
+    """A cluster, its Prometheus with eight earlier seasons, and the daemon; `gpus` are numbers for
+    Ray's scheduler, of which each replica takes a `gang`."""
     group = ProcessGroup(folder / "logs")
     with ExitStack() as ends:
-        cluster = ends.enter_context(RayCluster(group, cpus=8))
-        cluster.deploy(applications(external=actuation == "external"))
+        cluster = ends.enter_context(RayCluster(group, cpus=8, gpus=gpus))
+        cluster.deploy(applications(actuation == "external", gang))
         watch = ends.enter_context(Watch(cluster, APPLICATION, DEPLOYMENT))
         wall_zero_s = float(int(wall_clock_s() + begins_in_s))
         zero_s = time.monotonic() + wall_zero_s - wall_clock_s()

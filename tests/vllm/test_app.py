@@ -15,7 +15,7 @@ from tests.vllm.conftest import MODEL, Served, becomes, chat, stream, usage
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(300)]
 
-CONTEXT_TOKENS = 1024
+CONTEXT_TOKENS = 2048
 SLOTS = 8
 
 

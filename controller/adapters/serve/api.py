@@ -1,11 +1,13 @@
 """Ray Serve's REST API: read the applications, write one number at a time."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import quote
 
 import httpx
 
+from controller.adapters.serve import gangs
 from controller.adapters.serve.view import View, free_resources, parse
 from controller.core.types import DeploymentId
 
@@ -26,6 +28,7 @@ class ServeApi:
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
+        self._gangs: Mapping[DeploymentId, gangs.Bundles] = {}
 
     async def view(self, resources: bool = True) -> View:
         """Applications, deployments, replicas and, if asked for, the nodes' free resources."""
@@ -34,7 +37,15 @@ class ServeApi:
         if resources:
             nodes = await self._json("GET", "/nodes?view=summary")
             free = parsed("nodeLogicalResources", lambda: free_resources(nodes))
-        return parsed("applications", lambda: parse(answer, free))
+            await self._read_gangs()
+        return parsed("applications", lambda: parse(answer, free, self._gangs))
+
+    async def _read_gangs(self) -> None:
+        """Without an answer they are what they were: Ray's State API is a process of its own, and
+        its absence must not stop the scaling of those who need no gang."""
+        with contextlib.suppress(ServeError):
+            answer = await self._json("GET", gangs.PATH)
+            self._gangs = parsed("placement groups", lambda: gangs.gangs(answer))
 
     async def version(self) -> str:
         """The cluster's Ray version."""

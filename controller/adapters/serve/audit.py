@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from controller.adapters.serve import gangs as placement
 from controller.adapters.serve.api import ServeApi, parsed
+from controller.adapters.serve.gangs import Bundles
 from controller.adapters.serve.view import total_resources
 from controller.core.types import DeploymentId
 
-Bundles = tuple[Mapping[str, float], ...]
-GANG_PREFIX = "SERVE_REPLICA::"
 PROBE_TIMEOUT_S = 3.0
 
 
@@ -32,8 +32,8 @@ async def nodes(api: ServeApi) -> Nodes:
 async def gangs(api: ServeApi) -> dict[DeploymentId, Bundles]:
     """The placement group of one replica of each deployment that has them: the only place where
     those made in code (`ray.serve.llm`) show."""
-    answer = await api.get("/api/v0/placement_groups?detail=1")
-    return parsed("placement groups", lambda: _gangs(answer))
+    answer = await api.get(placement.PATH)
+    return parsed("placement groups", lambda: placement.gangs(answer))
 
 
 async def is_open(url: str, verify: ssl.SSLContext | bool = True) -> bool:
@@ -64,15 +64,3 @@ def _heads(answer: Any) -> tuple[str, ...]:
         for node in answer["data"]["summary"]
         if node.get("ip") and (node.get("raylet") or {}).get("isHeadNode")
     )
-
-
-def _gangs(answer: Any) -> dict[DeploymentId, Bundles]:
-    found: dict[DeploymentId, Bundles] = {}
-    for group in answer["data"]["result"]["result"]:
-        name = group["name"] or ""
-        if not name.startswith(GANG_PREFIX) or group["state"] == "REMOVED":
-            continue
-        application, deployment, _ = name.removeprefix(GANG_PREFIX).split("#", 2)
-        bundles = tuple(bundle["unit_resources"] for bundle in group["bundles"])
-        found[DeploymentId(application, deployment)] = bundles
-    return found

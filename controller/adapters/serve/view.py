@@ -8,8 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
+from controller.adapters.serve.gangs import Bundles
 from controller.core.budget import room
 from controller.core.types import DeploymentId, Replica, Replicas, ReplicaState
 
@@ -40,7 +42,7 @@ class Deployment:
     config: Mapping[str, Any]
     submitted: Mapping[str, Any] | None
     members: tuple[Replica, ...]
-    bundles: tuple[Mapping[str, float], ...]
+    bundles: Bundles
     declarative: bool
     external: bool
     application_status: str
@@ -141,8 +143,13 @@ class View:
         return tuple(found)
 
 
-def parse(answer: Any, free: Sequence[Mapping[str, float]]) -> View:
-    """A view from the answer of GET /api/serve/applications/.
+def parse(
+    answer: Any,
+    free: Sequence[Mapping[str, float]],
+    gangs: Mapping[DeploymentId, Bundles] = MappingProxyType({}),
+) -> View:
+    """A view from the answer of GET /api/serve/applications/, and the placement groups as Ray
+    lists them.
 
     Raises KeyError, TypeError, ValueError or AttributeError on an answer of another form.
     """
@@ -151,7 +158,7 @@ def parse(answer: Any, free: Sequence[Mapping[str, float]]) -> View:
     for name, application in applications.items():
         for deployment in application["deployments"].values():
             target = DeploymentId(name, deployment["name"])
-            deployments[target] = _deployment(target, application, deployment)
+            deployments[target] = _deployment(target, application, deployment, gangs.get(target))
     configs = {
         name: application["deployed_app_config"]
         for name, application in applications.items()
@@ -196,7 +203,9 @@ def _amount(text: str) -> float:
     return float(number) * UNITS.get(text[len(number) :], 1.0)
 
 
-def _deployment(target: DeploymentId, application: Any, deployment: Any) -> Deployment:
+def _deployment(
+    target: DeploymentId, application: Any, deployment: Any, gang: Bundles | None
+) -> Deployment:
     config = application["deployed_app_config"]
     entries = (config or {}).get("deployments") or []
     submitted = next((e for e in entries if e["name"] == target.deployment), None)
@@ -208,7 +217,7 @@ def _deployment(target: DeploymentId, application: Any, deployment: Any) -> Depl
         config=deployment["deployment_config"],
         submitted=submitted,
         members=tuple(_replica(member) for member in deployment["replicas"]),
-        bundles=_bundles(submitted, deployment),
+        bundles=_bundles(submitted, gang, deployment),
         declarative=config is not None,
         external=bool(application["external_scaler_enabled"]),
         application_status=application["status"],
@@ -225,11 +234,10 @@ def _calls(target: DeploymentId, application: Any) -> tuple[DeploymentId, ...]:
     return tuple(DeploymentId(one["app_name"], one["name"]) for one in called)
 
 
-def _bundles(submitted: Mapping[str, Any] | None, deployment: Any) -> tuple[dict[str, float], ...]:
-    """What one replica needs. Placement groups show only in the submitted config: Serve's
-    `required_resources` is the actor's part alone."""
+def _bundles(submitted: Mapping[str, Any] | None, gang: Bundles | None, deployment: Any) -> Bundles:
+    """What one replica needs: the config's groups, else those that Ray made, else the actor."""
     bundles = (submitted or {}).get("placement_group_bundles")
-    needs = bundles or [deployment["required_resources"] or {}]
+    needs = bundles or gang or [deployment["required_resources"] or {}]
     return tuple({name: float(amount) for name, amount in need.items()} for need in needs)
 
 
