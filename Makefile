@@ -1,7 +1,8 @@
 # make demo, make test and the rest set themselves up: see .ci/setup.
 VENV := .venv/bin
 
-.PHONY: setup setup-vllm demo test test-vllm lint bench bench-decide bench-forecast lock clean
+.PHONY: setup setup-vllm demo test test-vllm lint bench bench-decide bench-robust bench-oracle \
+  bench-startup bench-forecast lock clean
 
 setup:
 	@.ci/setup
@@ -29,6 +30,15 @@ bench: setup           ## cost of a tick, of the idle daemon, of the command lin
 
 bench-decide: setup    ## ours against every rival tuned in hindsight, 15 windows x 3 leads (QUICK=1: 6 x 3)
 	@$(VENV)/python -m tests.benchmarks.decide $(if $(filter-out 0,$(QUICK)),--quick)
+
+bench-robust: setup     ## the same, one thing changed at a time on two series at 120 s
+	@$(VENV)/python -m tests.benchmarks.robustness
+
+bench-oracle: setup     ## what a perfect forecast would be worth in those windows
+	@$(VENV)/python -m tests.benchmarks.oracle
+
+bench-startup: setup    ## one hour of mooncake's conversations, starts of 30 to 300 s
+	@$(VENV)/python -m tests.benchmarks.startup
 
 bench-forecast: .venv-bench/.ready  ## our forecaster against every other on the public traces (QUICK=1: <= 5 min)
 	@.venv-bench/bin/python -m tests.benchmarks.forecasts $(if $(filter-out 0,$(QUICK)),--quick) $(ARGS)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 OURS = "leadtime"
 CLAIRVOYANT = "clairvoyant"
-TICK_S = 10.0
 LEAD_PRIOR_S = 120.0
 STARTS_KNOWN = 10
 SEASON_S = DAY_S
@@ -148,7 +147,7 @@ def play_ours(scenario: Scenario, cache: Cache) -> Played:
 
     def make() -> tuple[dict[str, Any], Arrays]:
         policy = WatchedLeadtime(ready_planner(scenario), scenario.settings.slots)
-        score = run(scenario.plant(), policy, tick_s=TICK_S)
+        score = run(scenario.plant(), policy, tick_s=scenario.tick_s)
         arrays = {**_arrays(score), "decisions": policy.decisions()}
         return _values(scenario, OURS, {}, score), arrays
 
@@ -202,8 +201,8 @@ def ready_planner(scenario: Scenario) -> Planner:
     planner = Planner(
         DeploymentId("replay", "llm"),
         PlannerSettings(
-            periods=Periods.of_season(SEASON_S, TICK_S),
-            tick_s=TICK_S,
+            periods=Periods.of_season(SEASON_S, scenario.tick_s),
+            tick_s=scenario.tick_s,
             scrape_s=settings.metrics.scrape_s,
             ttft_s=settings.slo_ttft_s,
             attainment=scenario.attainment,

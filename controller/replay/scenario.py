@@ -41,6 +41,8 @@ class Scenario:
     warm_up_s: float = WARM_UP_S
     initial: int = INITIAL_REPLICAS
     seed: int = 0
+    tick_s: float = 10.0
+    """How often our planner decides; rivals have ticks of their own."""
 
     @property
     def lead_s(self) -> float:
