@@ -5,6 +5,7 @@ rate. Missing features are NaN. One code path serves whole histories and single 
 """
 
 from math import isfinite, log, nan, pi
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from controller.core.periods import Periods
 from controller.core.windows import Values
 
 Rows = NDArray[np.int64]
+Number = TypeVar("Number", np.float64, np.int32)
 
 JUMP = 0.4
 TINY = 0.01
@@ -48,10 +50,18 @@ class Frame:
     `level` is the log of the mean over one target window (a minute where the season is a
     day); targets and location features are relative to it. `reach_bins` is how far to each
     side of the forecast window past seasons are searched for peaks: what came a lead earlier
-    or later on another day may come so today. A row is a bin, counted from the first one.
+    or later on another day may come so today. A row is a bin, counted from the first one; features
+    are there from `first_row` on.
     """
 
-    def __init__(self, periods: Periods, floor_rps: float, reach_bins: int, first_bin: int) -> None:
+    def __init__(
+        self,
+        periods: Periods,
+        floor_rps: float,
+        reach_bins: int,
+        first_bin: int,
+        first_row: int = 0,
+    ) -> None:
         self.periods = periods
         self.floor_rps = floor_rps
         self.first_bin = first_bin
@@ -67,8 +77,8 @@ class Frame:
         self._values = np.empty((0, 2))
         self._last_jump = np.empty(0)
         self._sums = np.zeros((1, WIDTH))
-        self._known = np.zeros((1, WIDTH))
-        self.seasons = SeasonTable(periods, floor_rps, reach_bins)
+        self._known = np.zeros((1, WIDTH), np.int32)
+        self.seasons = SeasonTable(periods, floor_rps, reach_bins, first_row)
 
     def __len__(self) -> int:
         return self._count
@@ -260,7 +270,7 @@ class Frame:
         stop = start + len(table)
         for running, added in (
             (self._sums, np.where(known, table, 0.0)),
-            (self._known, known.astype(np.float64)),
+            (self._known, known.astype(np.int32)),
         ):
             running[start + 1 : stop + 1, columns] = running[start, columns] + added.cumsum(axis=0)
 
@@ -283,7 +293,7 @@ class Frame:
         self._known = _grown(self._known, room + 1)
 
 
-def _grown(table: Values, rows: int) -> Values:
-    grown = np.full((rows, *table.shape[1:]), np.nan)
+def _grown(table: NDArray[Number], rows: int) -> NDArray[Number]:
+    grown = np.empty((rows, *table.shape[1:]), table.dtype)
     grown[: len(table)] = table
     return grown

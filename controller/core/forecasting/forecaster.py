@@ -143,7 +143,8 @@ class Forecaster:
         """A new frame over what forecasts look back on; calibrations of horizons that stay are
         kept."""
         rates = self.history.rates[-self.periods.seen_bins :]
-        self._frame = Frame(self.periods, floor_rps, reach_bins, self.history.end_bin - len(rates))
+        first_bin, now = self.history.end_bin - len(rates), max(len(rates) - 1, 0)
+        self._frame = Frame(self.periods, floor_rps, reach_bins, first_bin, now)
         self._frame.extend(rates)
         if not self._models:
             self._models = tuple(

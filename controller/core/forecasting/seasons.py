@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from controller.core.periods import Periods
 from controller.core.windows import Values
 
+Counts = NDArray[np.int32]
+
 WEIGHTS = 0.7 ** np.arange(7)
 
 
@@ -19,14 +21,18 @@ class SeasonTable:
     weighted mean of the last seven seasons, over 1/144 and over 1/48 season; the last season
     alone over 1/288; the seventh season back over 1/144 (the mean where it is missing); then
     the highest, the mean and the lowest of the seven seasons' peaks, each the largest level
-    within `reach_bins` of the target window that opens at the bin.
+    within `reach_bins` of the target window that opens at the bin. Rows begin with `first_row`:
+    who only forecasts from now on needs no table of the past.
     """
 
     profiles = 4
     columns = profiles + 3
 
-    def __init__(self, periods: Periods, floor_rps: float, reach_bins: int) -> None:
+    def __init__(
+        self, periods: Periods, floor_rps: float, reach_bins: int, first_row: int = 0
+    ) -> None:
         self._periods = periods
+        self._first_row = first_row
         self._floor_rps = floor_rps
         season, window = periods.season_bins, periods.window_bins
         self._wide = periods.fraction_bins(1 / 144)
@@ -39,23 +45,26 @@ class SeasonTable:
         self._rows = np.empty((0, self.columns))
 
     def at(self, rows: NDArray[np.int64]) -> Values:
-        """The table's rows; NaN for bins too far ahead, shape (rows, columns)."""
-        if rows[-1] < len(self._rows):
-            return self._rows[rows]
-        inside = rows < len(self._rows)
-        found = self._rows[np.where(inside, rows, 0)]
+        """The table at rows not before its first; NaN for bins too far ahead, shape (rows,
+        columns)."""
+        places = rows - self._first_row
+        if places[-1] < len(self._rows):
+            return self._rows[places]
+        inside = places < len(self._rows)
+        found = self._rows[np.where(inside, places, 0)]
         return np.where(inside[:, None], found, np.nan)
 
-    def extend(self, levels: Values, sums: Values, known: Values) -> None:
+    def extend(self, levels: Values, sums: Values, known: Counts) -> None:
         """Make rows for every bin whose past is in the history, a block at a time.
 
         `sums` and `known` are the running sums of the rates and of how many of them are
         known; they begin with 0 and so are one longer than `levels`.
         """
         until = len(levels) + self._ahead
-        if until < len(self._rows) + self._block and len(self._rows):
+        start = self._first_row + len(self._rows)
+        if until < start + self._block and len(self._rows):
             return
-        rows = np.arange(len(self._rows), until)
+        rows = np.arange(start, until)
         days = rows[None, :] - np.arange(1, 8)[:, None] * self._periods.season_bins
         made = np.full((len(rows), self.columns), np.nan)
         wide = _means(days, self._wide, sums, known)
@@ -91,7 +100,7 @@ def _largest(levels: Values, first: int, count: int, width: int) -> Values:
     return np.where(np.isfinite(largest), largest, np.nan)
 
 
-def _means(days: NDArray[np.int64], bins: int, sums: Values, known: Values) -> Values:
+def _means(days: NDArray[np.int64], bins: int, sums: Values, known: Counts) -> Values:
     """Mean rate over `bins` bins centred on each bin of `days`; NaN where nothing is known."""
     held = len(sums) - 1
     last = np.clip(days + (bins + 1) // 2, 0, held)
