@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from controller.core.budget import Budget
 from controller.core.ports import Actuator, Fits, Known, Planners, Recorder, Source, Watch
 from controller.core.types import DeploymentId, Tick
 
@@ -34,6 +35,7 @@ class Loop:
         watch: Watch,
         tick_s: float,
         clock: Callable[[], float] = wall_clock_s,
+        budget: Budget | None = None,
     ) -> None:
         self.source = source
         self.actuator = actuator
@@ -42,6 +44,7 @@ class Loop:
         self.watch = watch
         self.tick_s = tick_s
         self.now = clock
+        self.budget = budget
         self.planners: dict[DeploymentId, Planner] = {}
         self.makes = planners
 
@@ -64,6 +67,7 @@ class Loop:
         now_s = self.now()
         await self.makes.refill(self.planners, now_s)
         readings = await self.source.readings(now_s, replicas)
+        self._share(replicas)
         decisions = [self.planners[target].tick(seen) for target, seen in readings.items()]
         outcomes = [await self.actuator.apply(decision.action) for decision in decisions]
         learned = {
@@ -103,6 +107,16 @@ class Loop:
         new = [target for target in replicas if target not in self.planners]
         if new:
             self.planners.update(await self.makes.prepare(new))
+
+    def _share(self, replicas: Known) -> None:
+        """Tell each planner its share of the budget of GPUs."""
+        if self.budget is None:
+            return
+        claims = {target: planner.claim for target, planner in self.planners.items()}
+        wanted = {target: claim for target, claim in claims.items() if claim is not None}
+        known = {target: seen for target, seen in replicas.items() if seen is not None}
+        for target, most in self.budget.allot(wanted, known).items():
+            self.planners[target].grant(most)
 
     def _record(self, tick: Tick) -> None:
         for recorder in self.recorders:

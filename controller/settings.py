@@ -111,6 +111,13 @@ class Slo(Section):
         le=3600,
         description="seconds a start is taken to need until some were seen; 30 s to 7 min is usual",
     )
+    start_timeout_s: float = Field(
+        3600.0,
+        ge=10,
+        le=86_400,
+        description="seconds after which a start that has not ended is given up: cancelled, told "
+        "(reason stuck) and tried again later; well above the slowest good start",
+    )
     slots: float | None = Field(
         None,
         ge=1,
@@ -166,6 +173,9 @@ class DeploymentSettings(Slo):
 
     application: str = Field(description="Serve's name of the application")
     deployment: str = Field(description="Serve's name of the deployment")
+    priority: int = Field(
+        0, ge=-1000, le=1000, description="who goes first in gpu_budget; higher is earlier"
+    )
     events: list[EventSettings] = Field(
         default_factory=list, description="known events of this one, beside those of all"
     )
@@ -266,6 +276,13 @@ class Settings(BaseSettings):
         ge=0,
         le=14,
         description="seasons of history read from Prometheus at the start; 14 days by default",
+    )
+    gpu_budget: float | None = Field(
+        None,
+        gt=0,
+        le=100_000,
+        description="GPUs that all deployments together may hold, shared by priority: minimums "
+        "first, and nothing is given on before it is free; null: no budget",
     )
     slo: Slo = Field(default_factory=Slo, description="for every deployment that says no other")
     deployments: list[DeploymentSettings] = Field(

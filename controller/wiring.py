@@ -40,6 +40,7 @@ from controller.settings import (
     SettingsError,
     Slo,
 )
+from controller.sharing import gpu_budget
 
 SECONDS_PER_DAY = 86_400.0
 EVENTS_EVERY_S = 3600.0
@@ -278,6 +279,7 @@ def build(settings: Settings) -> Daemon:
         fitter,
         telemetry,
         settings.tick_s,
+        budget=gpu_budget(settings),
     )
     return Daemon(
         settings, cluster, loop, serve, prometheus, journal, overrides, fitter, board, telemetry
@@ -329,6 +331,7 @@ def planner_settings(settings: Settings, target: DeploymentId) -> PlannerSetting
         lead_prior_s=slo.lead_prior_s,
         slots=slo.slots,
         writes=settings.mode == "active",
+        start_timeout_s=slo.start_timeout_s,
     )
 
 

@@ -34,6 +34,7 @@ SILENT = "leadtime_signal_silent_replicas"
 UNTRUSTED = "leadtime_signals_untrusted_total"
 DECISIONS = "leadtime_decisions_total"
 ACTIONS = "leadtime_actions_total"
+SHRINK_ERRORS = "leadtime_errors_while_shrinking_total"
 TICK = "leadtime_tick_seconds"
 TICK_ERRORS = "leadtime_tick_errors_total"
 SOURCE_ERRORS = "leadtime_source_errors_total"
@@ -75,6 +76,10 @@ COUNTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     UNTRUSTED: (
         "Inputs that were there and not used: stale, frozen, non_finite, contradictory.",
         (*OF_DEPLOYMENT, "signal", "trust"),
+    ),
+    SHRINK_ERRORS: (
+        "HTTP requests to the application that failed while replicas of it drained.",
+        OF_DEPLOYMENT,
     ),
     TICK_ERRORS: ("Ticks that failed unexpectedly.", ()),
     SOURCE_ERRORS: ("Answers that could not be used, by source.", ("source",)),
@@ -159,6 +164,9 @@ class Telemetry:
             self._gauges[SIGNAL_AGE].labels(*target, name).set(signal.age_s)
             if not trusted and signal.trust is not Trust.MISSING:
                 self._counters[UNTRUSTED].labels(*target, name, signal.trust.value).inc()
+        failed = self._counters[SHRINK_ERRORS].labels(*target)
+        if load is not None and replicas is not None and replicas.stopping:
+            failed.inc(load.errors or 0.0)
         self._set(SILENT, target, observation.signals["ongoing"].silent)
         self._show_forecast(target, "near", decision.near)
         self._show_forecast(target, "ahead", decision.ahead)

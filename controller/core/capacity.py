@@ -11,7 +11,10 @@ completes C / (W (1 + beta (C - 1))) requests per second. Worked: W = 2 s, beta 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from controller.core.types import Load
+from controller.core.windows import Values
 
 PRIOR_BETA = 0.05
 PRIOR_COMPLETIONS = 30.0
@@ -93,6 +96,28 @@ class Capacity:
         if self._elapsed_s >= self._window_s:
             self._close_window()
             self._begin_window()
+
+    def learn_past(
+        self,
+        window_s: float,
+        running: Values,
+        pairs: Values,
+        completed_rps: Values,
+        running_at_end: Values,
+        replicas: Values,
+    ) -> None:
+        """Learn from past windows, if nothing was learned before. In each: mean requests
+        running, mean sum of n (n - 1) over the replicas, completions per second, and at its end
+        the requests running and the replicas; NaN where not known."""
+        if self.known:
+            return
+        steady = np.diff(replicas, prepend=np.nan) == 0
+        # Half of what came in during a window and stayed counts as done, as in `observe`.
+        done = completed_rps * window_s + np.diff(running_at_end, prepend=np.nan) / 2
+        enough = (done >= MIN_COMPLETIONS) & (running > 0) & (replicas > 0)
+        for at in np.flatnonzero(steady & enough):
+            stay_s = float(running[at] * window_s / done[at])
+            self.learn(float(pairs[at] / running[at]), float(done[at]), stay_s)
 
     def law(self, slots: float) -> CapacityLaw | None:
         """The law as known now, for a replica of `slots` slots; None before any window."""

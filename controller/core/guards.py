@@ -17,7 +17,10 @@ class Limits:
     `held` is the largest need of the last lead, `before` what was wanted at the last tick;
     `in_doubt` whether some source is silent, `pressed` whether GPUs or KV caches are full;
     `overrides` are those in force, and `unforced`, set when blind, what was last wanted without
-    any: a boost counts from there, so that it does not grow with every tick.
+    any: a boost counts from there, so that it does not grow with every tick. `attainable` is the
+    most replicas worth asking for while starts do not end, None = no limit; `busy` whether
+    requests would be cut off by a shrink now; `granted` the share of a budget of GPUs, None =
+    there is no budget.
     """
 
     minimum: int
@@ -29,6 +32,9 @@ class Limits:
     replicas: Replicas | None
     overrides: tuple[Override, ...] = ()
     unforced: int | None = None
+    attainable: int | None = None
+    busy: bool = False
+    granted: int | None = None
 
 
 Guard = Callable[[int, Limits], int]
@@ -55,6 +61,11 @@ def never_shrunk_under_pressure(wanted: int, limits: Limits) -> int:
     return max(wanted, limits.before) if limits.pressed else wanted
 
 
+def shrunk_when_quiet(wanted: int, limits: Limits) -> int:
+    """Where a shrink would cut requests off it waits for a quiet moment, but not for ever."""
+    return max(wanted, limits.before) if limits.busy else wanted
+
+
 def unchanged_on_request(wanted: int, limits: Limits) -> int:
     """Nothing changes while an alert's reaction or an operator forbids it."""
     return limits.before if held(limits.overrides) else wanted
@@ -66,13 +77,29 @@ def pinned_on_request(wanted: int, limits: Limits) -> int:
     return wanted if number is None else number
 
 
+def within_gpu_budget(wanted: int, limits: Limits) -> int:
+    """No more than the deployment's share of the GPUs that all of them may hold."""
+    return wanted if limits.granted is None else min(wanted, limits.granted)
+
+
 def within_free_resources(wanted: int, limits: Limits) -> int:
-    """No more is asked for than the cluster has room for; what runs is not taken away."""
+    """No more is asked for than the cluster has room for; what runs is not taken away, and a
+    list without replicas where some are requested is no account of what runs."""
     replicas = limits.replicas
     if replicas is None or replicas.room is None:
         return wanted
+    if not replicas.members and replicas.requested > 0:
+        return min(wanted, max(limits.before, limits.minimum))
     placed = sum(member.placed for member in replicas.members) - replicas.stopping
     return min(wanted, max(placed + replicas.room, limits.minimum))
+
+
+def within_reach(wanted: int, limits: Limits) -> int:
+    """While replicas do not become ready however long one waits, no more are asked for than
+    do; so Serve cancels the others."""
+    if limits.attainable is None:
+        return wanted
+    return min(wanted, max(limits.attainable, limits.minimum))
 
 
 def within_bounds(wanted: int, limits: Limits) -> int:
@@ -85,13 +112,16 @@ GUARDS: tuple[tuple[Guard, Reason], ...] = (
     (boosted_on_request, Reason.BOOST),
     (never_shrunk_in_doubt, Reason.PARTIAL),
     (never_shrunk_under_pressure, Reason.PRESSURE),
+    (shrunk_when_quiet, Reason.DRAINING),
     (unchanged_on_request, Reason.FROZEN),
     (pinned_on_request, Reason.PINNED),
+    (within_gpu_budget, Reason.BUDGET),
     (within_free_resources, Reason.UNSCHEDULABLE),
+    (within_reach, Reason.STUCK),
     (within_bounds, Reason.BOUNDS),
 )
 _ON_REQUEST = frozenset({boosted_on_request, unchanged_on_request, pinned_on_request})
-_LAST = frozenset({within_free_resources, within_bounds})
+_LAST = frozenset({within_gpu_budget, within_free_resources, within_reach, within_bounds})
 WARMING_GUARDS = tuple(entry for entry in GUARDS if entry[0] in _ON_REQUEST | _LAST)
 BLIND_GUARDS = tuple(entry for entry in GUARDS if entry[0] in _ON_REQUEST | {within_bounds})
 

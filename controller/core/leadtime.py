@@ -3,7 +3,7 @@
 from bisect import insort
 from collections import deque
 from collections.abc import Sequence
-from math import isfinite
+from math import inf, isfinite
 
 from controller.core.types import Replica, ReplicaState
 
@@ -19,11 +19,15 @@ class LeadTime:
     sight of it RUNNING, less half the time since the sight before. Only replicas first seen
     STARTING count: Serve restarts the clock of those it recovers. A start that is still under
     way counts with its age once that exceeds the quantile asked for, so that slow starts are
-    felt before they end. Until three starts were seen the prior counts as two more.
+    felt before they end; one older than `give_up_s` is not slow but stuck, and counts no more.
+    Until three starts were seen the prior counts as two more.
     """
 
-    def __init__(self, prior_s: float, samples_s: Sequence[float] = ()) -> None:
+    def __init__(
+        self, prior_s: float, samples_s: Sequence[float] = (), give_up_s: float = inf
+    ) -> None:
         self._prior_s = prior_s
+        self._give_up_s = give_up_s
         self._samples: deque[float] = deque(samples_s, maxlen=MEMORY)
         self._starting: dict[str, float] = {}
         self._seen_s = 0.0
@@ -67,7 +71,8 @@ class LeadTime:
             self._answers.clear()
         self._starting = starting
         self._seen_s = at_s
-        self._ages = tuple(at_s - start_s for start_s in starting.values())
+        ages = (at_s - start_s for start_s in starting.values())
+        self._ages = tuple(age_s for age_s in ages if age_s <= self._give_up_s)
 
     def quantile(self, probability: float) -> float:
         """Start time (seconds) that this share of starts keeps, slow ones under way included."""
@@ -75,14 +80,22 @@ class LeadTime:
             self._answers[probability] = self._quantile(probability)
         return self._answers[probability]
 
+    def settled(self, probability: float) -> float:
+        """The same without the starts under way."""
+        return _quantile(self._known(), probability)
+
     def _quantile(self, probability: float) -> float:
+        known = self._known()
+        settled = _quantile(known, probability)
+        late = [age for age in self._ages if age > settled]
+        return _quantile(sorted(known + late), probability) if late else settled
+
+    def _known(self) -> list[float]:
         known: list[float] = sorted(self._samples)
         if len(known) < 3:
             for _ in range(PRIOR_WEIGHT):
                 insort(known, self._prior_s)
-        settled = _quantile(known, probability)
-        late = [age for age in self._ages if age > settled]
-        return _quantile(sorted(known + late), probability) if late else settled
+        return known
 
 
 def _quantile(ordered: Sequence[float], probability: float) -> float:

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from controller.core.capacity import MIN_COMPLETIONS, Capacity, CapacityLaw
+from controller.core.asking import Asking
+from controller.core.capacity import Capacity, CapacityLaw
+from controller.core.draining import Drain
 from controller.core.events import KnownEvent, KnownEvents
 from controller.core.forecasting.fitting import FitJob, Fitted
 from controller.core.forecasting.forecaster import Forecaster
@@ -21,18 +21,16 @@ from controller.core.guards import (
 )
 from controller.core.leadtime import LeadTime
 from controller.core.overrides import Override, in_force
-from controller.core.ownership import Ownership
 from controller.core.periods import Periods
 from controller.core.price import Price
 from controller.core.risk import Lateness, RiskTable
 from controller.core.signals import Freshness, SignalReader, blindness, doubtful
 from controller.core.sizing import Backlog, extra_demand_rps, need, projected_backlog
+from controller.core.supply import Supply
 from controller.core.types import (
-    Action,
     Decision,
     DeploymentId,
     Forecast,
-    Hold,
     Learned,
     Load,
     Observation,
@@ -40,11 +38,11 @@ from controller.core.types import (
     Readings,
     Reason,
     Replicas,
-    ScaleDeployment,
 )
 from controller.core.windows import Values
 
 LEAD_QUANTILE = 0.5
+SLOWEST = 2.0
 PREFILL_SHARE = 0.1
 UNKNOWN_SLOTS = 256.0
 OVERLOOK = 2  # times the maximum, so that a maximum that is too low is noticed
@@ -58,7 +56,8 @@ class PlannerSettings:
 
     First tokens within `ttft_s` for a share `attainment` of requests; between `min_replicas`
     and `max_replicas`; `lead_prior_s` until starts were seen; `slots` None = as Serve says;
-    `writes` whether decisions are carried out, so that others' writes are conflicts.
+    `writes` whether decisions are carried out, so that others' writes are conflicts;
+    `start_timeout_s` after which a start is given up.
     """
 
     periods: Periods
@@ -71,6 +70,7 @@ class PlannerSettings:
     lead_prior_s: float
     slots: float | None = None
     writes: bool = True
+    start_timeout_s: float = 3600.0
 
 
 class Planner:
@@ -80,7 +80,7 @@ class Planner:
         self.target = target
         self.settings = settings
         periods = settings.periods
-        self.lead = LeadTime(settings.lead_prior_s)
+        self.lead = LeadTime(settings.lead_prior_s, give_up_s=settings.start_timeout_s)
         self.forecaster = Forecaster(
             periods, (settings.tick_s, settings.lead_prior_s), settings.lead_prior_s
         )
@@ -88,7 +88,11 @@ class Planner:
         self._reader = SignalReader(Freshness.of_scrape(settings.scrape_s))
         self._capacity = Capacity(periods.window_s, periods.season_s)
         self._price = Price(settings.attainment, periods.season_s)
-        self._ownership = Ownership()
+        self._supply = Supply(settings.start_timeout_s)
+        self._asking = Asking(target, settings.writes)
+        self._plan_made: Plan | None = None
+        self._granted: int | None = None
+        self._drain = Drain()
         self._needs: deque[tuple[float, int]] = deque()
         self._wanted: int | None = None
         self._unforced: int | None = None
@@ -111,11 +115,11 @@ class Planner:
         if self._known.events and near is not None and ahead is not None:
             near, ahead = self._known.apply(near, ahead)
         plan = self._plan(observation, near, ahead, blind)
-        if self._contested(observation):
-            plan = replace(plan, reason=Reason.CONFLICT)
-        self._wanted = plan.wanted
+        self._drain.waits(observation.at_s, plan.changed_by("shrunk_when_quiet"))
+        plan = self._asking.answered(plan, observation)
+        self._plan_made, self._wanted = plan, plan.wanted
         self._ticked_s = observation.at_s
-        action = self._action(plan, observation.replicas)
+        action = self._asking.action(plan, observation)
         return Decision(self.target, observation, near, ahead, self.learned(), plan, action)
 
     @property
@@ -135,27 +139,9 @@ class Planner:
             price_gpu_s=0.0 if law is None else self._price.gpu_s(self.lead_s, law.capacity_rps),
         )
 
-    def learn_past(
-        self,
-        window_s: float,
-        running: Values,
-        pairs: Values,
-        completed_rps: Values,
-        running_at_end: Values,
-        replicas: Values,
-    ) -> None:
-        """Learn the capacity from past windows, if nothing was learned before. In each: mean
-        requests running, mean sum of n (n - 1) over the replicas, completions per second, and
-        at its end the requests running and the replicas; NaN where not known."""
-        if self._capacity.known:
-            return
-        steady = np.diff(replicas, prepend=np.nan) == 0
-        # Half of what came in during a window and stayed counts as done, as in Capacity.
-        done = completed_rps * window_s + np.diff(running_at_end, prepend=np.nan) / 2
-        enough = (done >= MIN_COMPLETIONS) & (running > 0) & (replicas > 0)
-        for at in np.flatnonzero(steady & enough):
-            stay_s = float(running[at] * window_s / done[at])
-            self._capacity.learn(float(pairs[at] / running[at]), float(done[at]), stay_s)
+    def learn_past(self, window_s: float, *windows: Values) -> None:
+        """Learn the capacity from past windows, as `Capacity.learn_past` says."""
+        self._capacity.learn_past(window_s, *windows)
 
     def expect(self, events: Iterable[KnownEvent]) -> None:
         """Plan for these events from the next tick on, instead of those known before."""
@@ -165,6 +151,16 @@ class Planner:
         """Have these overrides from the next tick on, instead of those before; each ends by
         itself. They are not part of `state()`: whoever makes them keeps them."""
         self._overrides = tuple(overrides)
+
+    @property
+    def claim(self) -> tuple[int, int] | None:
+        """Replicas wanted if there were GPUs for all, and the minimum; None before a plan."""
+        plan = self._plan_made
+        return None if plan is None else (plan.claimed, self.settings.min_replicas)
+
+    def grant(self, most: int | None) -> None:
+        """Ask for no more than this from the next tick on; None = no shared budget."""
+        self._granted = most
 
     def fit_due(self) -> FitJob | None:
         """A forecast fit to run elsewhere, if one is due; give its result to `adopt`."""
@@ -190,7 +186,8 @@ class Planner:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()` of an earlier run."""
-        self.lead = LeadTime(self.settings.lead_prior_s, state["lead_samples_s"])
+        settings, samples_s = self.settings, state["lead_samples_s"]
+        self.lead = LeadTime(settings.lead_prior_s, samples_s, settings.start_timeout_s)
         self._observed_slots = state["slots"]
         self._capacity.restore(state["capacity"])
         self._price.late, self._price.total, self._price.seen_s = state["late"]
@@ -210,6 +207,8 @@ class Planner:
         if replicas is not None:
             self.lead.observe(observation.at_s, replicas.members)
             self._observed_slots = replicas.max_ongoing_requests
+            self._supply.observe(observation.at_s, replicas, self.lead_s)
+            self._watch_drain(observation.at_s, load, replicas)
         if observation.demand is not None:
             self.forecaster.observe(observation.demand)
             self._gap_s += 0.1 * (observation.at_s - self.forecaster.history.end_s - self._gap_s)
@@ -231,6 +230,13 @@ class Planner:
             tokens = load.first_tokens_rps * elapsed_s
             self._price.observe(tokens, tokens * load.late_ratio, elapsed_s)
 
+    def _watch_drain(self, at_s: float, load: Load | None, replicas: Replicas) -> None:
+        law = self._capacity.law(self._slots)
+        stay_s = None
+        if law is not None and load is not None:
+            stay_s = law.latency_s(load.company + 1.0)
+        self._drain.observe(at_s, load, replicas, stay_s, self.lead_s)
+
     def _watch_pressure(self, at_s: float, load: Load | None) -> None:
         full = load is not None and (
             (load.gpu_ratio or 0.0) >= FULL_GPU or (load.kv_cache_ratio or 0.0) >= FULL_KV_CACHE
@@ -250,12 +256,17 @@ class Planner:
             return self._held_blind(observation, blind)
         unforced = self._before(replicas, self._unforced)
         if law is None or near is None or ahead is None or replicas is None:
-            return self._guarded(observation, unforced, Reason.WARMING_UP, WARMING_GUARDS)
+            load = observation.load
+            least = int(load is not None and load.queued > 0)  # wakes what has no replica
+            count = max(unforced, least)
+            return self._guarded(observation, count, Reason.WARMING_UP, WARMING_GUARDS)
         count, reason = self._size(observation, near, ahead, law, replicas)
         if not self._needs:
             self._needs.append((observation.at_s, unforced))
         self._needs.append((observation.at_s, count))
-        while self._needs[0][0] < observation.at_s - self.lead_s:
+        # A start under way makes the lead as long as it lasts; no need is kept for that long.
+        kept_s = min(self.lead_s, SLOWEST * self.lead.settled(LEAD_QUANTILE))
+        while self._needs[0][0] < observation.at_s - kept_s:
             self._needs.popleft()
         if self._by_event(count, observation, near, ahead, law, replicas):
             reason = Reason.EVENT
@@ -316,7 +327,7 @@ class Planner:
         before = self._before(replicas, self._unforced)
         best, why = 0, Reason.FORECAST
         for forecast in (near, ahead):
-            extra_rps = self._backlog_rps(observation, forecast, capacity_rps, price, replicas)
+            extra_rps = self._backlog_rps(observation.load, forecast, capacity_rps, price)
             count = need(forecast, risk, capacity_rps, price, most, extra_rps, before)
             if count > best:
                 best = count
@@ -340,26 +351,14 @@ class Planner:
         return self._size(observation, near, ahead, law, replicas)[0] < count
 
     def _backlog_rps(
-        self,
-        observation: Observation,
-        forecast: Forecast,
-        capacity_rps: float,
-        price: float,
-        replicas: Replicas,
+        self, load: Load | None, forecast: Forecast, capacity_rps: float, price: float
     ) -> float:
-        load = observation.load
         if load is None or load.queued <= 0:
             return 0.0
-        horizon_s = forecast.horizon_s
-        arrivals_in_s = tuple(
-            max(self.lead_s - (observation.at_s - member.start_s), 0.0)
-            for member in replicas.starting
-        )
-        median_rps = forecast.at(0.5)
-        left = projected_backlog(
-            load.queued, median_rps, capacity_rps, replicas.ready, arrivals_in_s, horizon_s
-        )
-        there = replicas.ready + sum(wait_s <= horizon_s for wait_s in arrivals_in_s)
+        horizon_s, median_rps = forecast.horizon_s, forecast.at(0.5)
+        ready, coming_s = self._supply.ready, self._supply.coming_s(self.lead_s)
+        left = projected_backlog(load.queued, median_rps, capacity_rps, ready, coming_s, horizon_s)
+        there = ready + sum(wait_s <= horizon_s for wait_s in coming_s)
         return extra_demand_rps(
             Backlog(left, median_rps),
             there,
@@ -380,18 +379,7 @@ class Planner:
             pressed=pressed_s >= self.lead_s,
             replicas=observation.replicas,
             overrides=in_force(self._overrides, observation.at_s),
+            attainable=self._supply.attainable,
+            busy=self._drain.busy,
+            granted=self._granted,
         )
-
-    def _contested(self, observation: Observation) -> bool:
-        """Whether someone else keeps writing what we write."""
-        if observation.replicas is None or not self.settings.writes:
-            return False
-        return self._ownership.observe(observation.at_s, observation.replicas)
-
-    def _action(self, plan: Plan, replicas: Replicas | None) -> Action:
-        if replicas is None or plan.reason is Reason.CONFLICT:
-            return Hold(self.target)
-        if plan.wanted == replicas.setpoint:
-            return Hold(self.target)
-        self._ownership.ask(plan.wanted)
-        return ScaleDeployment(self.target, plan.wanted)

@@ -43,6 +43,7 @@ def _inputs(observation: Observation) -> dict[str, Any]:
         "demand_rps": None if demand is None else demand.rate_rps,
         "queued": None if load is None else load.queued,
         "ongoing": None if load is None else load.ongoing,
+        "errors": None if load is None else load.errors,
         "late_ratio": None if load is None else load.late_ratio,
         "signals": {
             name: {

@@ -28,7 +28,7 @@ from controller.core.upstream import Upstream
 
 TRUSTED = frozenset({Trust.PRESENT, Trust.ZERO})
 MISSING = Signal(Trust.MISSING)
-COUNTERS = ("completions", "prompt_tokens", "output_tokens")
+COUNTERS = ("completions", "prompt_tokens", "output_tokens", "errors")
 RATIOS = ("kv_cache_ratio", "gpu_ratio")
 OF_REPLICAS = ("ongoing", "waiting", *RATIOS)
 OF_DEPLOYMENT = ("queued", "first_tokens_rps", "late_ratio")

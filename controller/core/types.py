@@ -39,8 +39,12 @@ class Reason(StrEnum):
     NON_FINITE = "non_finite"  # a signal the decision needs is no number
     PARTIAL = "partial"  # sources are silent or at odds: growing is allowed, shrinking is not
     PRESSURE = "pressure"  # GPU or KV cache is full below the learned limit: no shrink
+    BUDGET = "budget"  # other deployments have the GPUs that all of them share
     UNSCHEDULABLE = "unschedulable"  # the cluster has no room for more
+    STUCK = "stuck"  # replicas that were asked for never became ready; tried again later
+    DRAINING = "draining"  # a shrink waits for a moment in which few requests run
     CONFLICT = "conflict"  # someone else writes the replicas too
+    NOT_HONOURED = "not_honoured"  # Serve does not do what it was asked to
     SERVE_UNREACHABLE = "serve_unreachable"  # Serve's API does not answer
 
 
@@ -94,7 +98,8 @@ class Replicas:
     `requested` is Serve's target; `setpoint` the number that our way of scaling writes (the
     target itself, or `min_replicas`); `room` how many more the free resources hold, None when
     the cluster can grow; `deployed_s` when its application was last deployed. `callers` are the
-    deployments through which requests come here, each with the actors of its replicas.
+    deployments through which requests come here, each with the actors of its replicas. `drain_s`
+    is how long a replica that is told to stop lets its requests run, `gpus` what one holds.
     """
 
     requested: int
@@ -104,6 +109,8 @@ class Replicas:
     max_ongoing_requests: float | None = None
     deployed_s: float = 0.0
     callers: Mapping[DeploymentId, frozenset[str]] = field(default_factory=dict)
+    drain_s: float | None = None
+    gpus: float = 0.0
 
     @property
     def ready(self) -> int:
@@ -159,6 +166,7 @@ class Readings:
     output_tokens: Mapping[str, Sample] | None = None
     queued: Mapping[str, Sample] | None = None
     ongoing: Mapping[str, Sample] | None = None
+    errors: Mapping[str, Sample] | None = None
     waiting: Mapping[str, Sample] | None = None
     kv_cache_ratio: Mapping[str, Sample] | None = None
     gpu_ratio: Mapping[str, Sample] | None = None
@@ -189,6 +197,7 @@ class Load:
 
     `queued` waits for a slot, in Serve's router or in an engine; `ongoing` runs, each request
     beside `company` others on its replica, on average. The counts cover `interval_s` seconds.
+    `errors` are HTTP requests to the application that failed.
     `late_ratio` is the share of recent first tokens that came later than the SLO, pessimistic
     where buckets only bound it. None = not measured.
     """
@@ -200,6 +209,7 @@ class Load:
     completions: float | None = None
     prompt_tokens: float | None = None
     output_tokens: float | None = None
+    errors: float | None = None
     first_tokens_rps: float | None = None
     late_ratio: float | None = None
     kv_cache_ratio: float | None = None
@@ -259,7 +269,9 @@ class Forecast:
         return points[-1][1]
 
 
-CAPACITY_GUARDS = frozenset({"within_free_resources", "within_bounds"})
+CAPACITY_GUARDS = frozenset(
+    {"within_gpu_budget", "within_free_resources", "within_reach", "within_bounds"}
+)
 
 
 class Step(NamedTuple):
@@ -277,6 +289,16 @@ class Plan:
     wanted: int
     reason: Reason
     trail: tuple[Step, ...] = ()
+
+    def changed_by(self, guard: str) -> bool:
+        """Whether this guard changed the number."""
+        return any(step.guard == guard for step in self.trail)
+
+    @property
+    def claimed(self) -> int:
+        """What was wanted before anything that there is too little of limited it."""
+        limits = (step.before for step in self.trail if step.guard in CAPACITY_GUARDS)
+        return next(limits, self.wanted)
 
     @property
     def limited_by(self) -> str | None:

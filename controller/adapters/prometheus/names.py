@@ -2,6 +2,7 @@
 
 ARRIVALS = "ray_serve_num_router_requests"
 COMPLETIONS = "ray_serve_deployment_request_counter"
+ERRORS = "ray_serve_num_http_error_requests"
 QUEUED = "ray_serve_deployment_queued_queries"
 ONGOING = "ray_serve_replica_processing_queries"
 WAITING = "ray_vllm_num_requests_waiting"
@@ -16,8 +17,8 @@ STAY = "ray_serve_deployment_processing_latency_ms_bucket"
 HEARTBEAT = "ray_serve_controller_num_control_loops"
 RESOURCES = "ray_resources"
 
-COUNTERS = (ARRIVALS, COMPLETIONS, PROMPT_TOKENS, OUTPUT_TOKENS)
-SERVE = (ARRIVALS, COMPLETIONS, QUEUED, ONGOING)
+COUNTERS = (ARRIVALS, COMPLETIONS, ERRORS, PROMPT_TOKENS, OUTPUT_TOKENS)
+SERVE = (ARRIVALS, COMPLETIONS, ERRORS, QUEUED, ONGOING)
 ENGINE = (WAITING, KV_CACHE, PROMPT_TOKENS, OUTPUT_TOKENS)
 
 GPU_OF_PROCESS = "ray_component_gpu_percentage"

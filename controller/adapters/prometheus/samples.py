@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from math import inf
+from math import inf, isfinite
 
 from controller.adapters.prometheus import names
 from controller.adapters.prometheus.client import Series
@@ -18,6 +18,7 @@ Fields = dict[str, Samples]
 SERVE_FIELDS = {
     names.ARRIVALS: "arrivals",
     names.COMPLETIONS: "completions",
+    names.ERRORS: "errors",
     names.QUEUED: "queued",
     names.ONGOING: "ongoing",
 }
@@ -42,6 +43,8 @@ class Gpu:
 def latest(series: Series) -> Sample:
     """The last sample of a series, raw (`values`) or evaluated (`value`)."""
     at_s, value = series["values"][-1] if "values" in series else series["value"]
+    if not isfinite(float(at_s)):
+        raise ValueError(f"a sample at {at_s}")
     return Sample(float(value), float(at_s))
 
 
@@ -55,7 +58,8 @@ def checked(answer: Iterable[Series]) -> list[Series]:
 
 
 def by_deployment(answer: Iterable[Series]) -> dict[DeploymentId, Fields]:
-    """Serve's own series; those of replicas are keyed by replica id."""
+    """Serve's own series; those of replicas are keyed by replica id. What is counted for a whole
+    application is given for a deployment without a name."""
     sorted_out: dict[DeploymentId, Fields] = defaultdict(lambda: defaultdict(dict))
     for series in answer:
         labels = series["metric"]

@@ -71,6 +71,9 @@ class PrometheusSource:
                 if part is not None:
                     fields |= {field: {} for field in wanted.values()}
                     fields |= part.get(target, {})
+            if serve is not None:
+                of_application = serve.get(DeploymentId(target.application, ""), {})
+                fields["errors"] = of_application.get("errors", {})
             if gpu is not None:
                 fields["gpu_ratio"] = samples.gpu_of_replicas(gpu, known)
             fields |= _late_fields(late.get(target), now_s)

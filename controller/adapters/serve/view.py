@@ -129,6 +129,8 @@ class View:
             max_ongoing_requests=None if not ongoing or ongoing > UNLIMITED_ONGOING else ongoing,
             deployed_s=deployment.deployed_s,
             callers={caller: self.deployments[caller].actors for caller in self.callers(target)},
+            gpus=sum(bundle.get("GPU", 0.0) for bundle in deployment.bundles),
+            drain_s=deployment.config.get("graceful_shutdown_timeout_s"),
         )
 
     def callers(self, target: DeploymentId) -> tuple[DeploymentId, ...]:
