@@ -9,6 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import httpx
+import numpy as np
 
 from controller.adapters.calendar import Calendar, Entry
 from controller.adapters.fitter import Fitter
@@ -22,7 +23,7 @@ from controller.adapters.prometheus.client import (
 )
 from controller.adapters.prometheus.source import PrometheusSource
 from controller.adapters.serve.actuator import ServeActuator, ShadowActuator
-from controller.adapters.serve.api import ServeApi, ServeError
+from controller.adapters.serve.api import ServeApi, ServeError, Unreachable
 from controller.adapters.serve.source import ServeSource
 from controller.adapters.serve.view import Actuation
 from controller.adapters.store import Journal
@@ -32,6 +33,7 @@ from controller.core.planning import Planner, PlannerSettings
 from controller.core.ports import Known
 from controller.core.types import DeploymentId, Readings
 from controller.loop import Loop, wall_clock_s
+from controller.patience import Gate, NotAnswered
 from controller.settings import (
     EventSettings,
     PrometheusSettings,
@@ -61,6 +63,9 @@ class ClusterSource:
         self._known: dict[DeploymentId, None] = {}
         self._failures: tuple[str, ...] = ()
         self._unambiguous = False
+        chance, tick_s = np.random.default_rng(), settings.tick_s
+        self._serve_gate = Gate(settings.serve.timeout_s + 1.0, tick_s, chance)
+        self._metrics_gate = Gate(settings.prometheus.timeout_s + 1.0, tick_s, chance, False)
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -71,10 +76,13 @@ class ClusterSource:
         """Serve's account; None for every deployment known when it gives none."""
         self._failures = ()
         try:
-            found = await self._serve.read()
-        except ServeError as error:
+            found = await self._serve_gate.ask(self._serve.read)
+        except (ServeError, NotAnswered) as error:
+            if isinstance(error, Unreachable):
+                self._serve_gate.failed(error.retry_after_s)
             self._fail("serve", [str(error)])
             return dict.fromkeys(self._known)
+        self._serve_gate.succeeded()
         self._known.update(dict.fromkeys(found))
         return found
 
@@ -86,7 +94,17 @@ class ClusterSource:
                 self._fail("prometheus", problems)
                 return {t: Readings(now_s, replicas=known) for t, known in replicas.items()}
         ttft_s = {target: slo_of(self._settings, target).ttft_s for target in replicas}
-        view = await asyncio.to_thread(self._metrics.read, now_s, replicas, ttft_s)
+        try:
+            view = await self._metrics_gate.ask(
+                lambda: asyncio.to_thread(self._metrics.read, now_s, replicas, ttft_s)
+            )
+        except NotAnswered as error:
+            self._fail("prometheus", [str(error)])
+            return {t: Readings(now_s, replicas=known) for t, known in replicas.items()}
+        if view.silent:
+            self._metrics_gate.failed(view.retry_after_s)
+        else:
+            self._metrics_gate.succeeded()
         self._fail("prometheus", view.errors)
         for gpu in view.gpus:
             self._watch.gpu(gpu.node, gpu.gpu, gpu.utilization_ratio, gpu.memory_ratio)
@@ -347,7 +365,7 @@ def serve_api(settings: ServeSettings) -> ServeApi:
         verify=trusted(settings),
         trust_env=False,
     )
-    return ServeApi(client)
+    return ServeApi(client, settings.timeout_s)
 
 
 def trusted(settings: ServeSettings) -> ssl.SSLContext | bool:
@@ -393,7 +411,9 @@ def prometheus_options(settings: PrometheusSettings) -> PrometheusOptions:
 def metrics_source(settings: Settings, client: PrometheusClient) -> PrometheusSource:
     """The readings of one tick."""
     chosen = settings.prometheus
-    return PrometheusSource(client, chosen.selector, chosen.scrape_s, chosen.client_ttft)
+    return PrometheusSource(
+        client, chosen.selector, chosen.scrape_s, chosen.client_ttft, chosen.timeout_s
+    )
 
 
 def backfill(settings: Settings, client: PrometheusClient) -> Backfill:

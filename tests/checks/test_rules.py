@@ -116,7 +116,7 @@ CASES: list[Case] = [
         [],
     ),
     (
-        "a target above the limit",
+        "A8 a target above the limit",
         "target_at_the_limit",
         "hasty",
         {"scaling": {"target_ongoing_requests": 9}},
@@ -160,7 +160,7 @@ CASES: list[Case] = [
         {"stay_p99_s": (0.5, 2.0)},
         ["warning"],
     ),
-    ("streams that surely do", "cut_streams", "hasty", {"stay_p99_s": (1.0, 2.0)}, ["error"]),
+    ("A7 streams that surely do", "cut_streams", "hasty", {"stay_p99_s": (1.0, 2.0)}, ["error"]),
     (
         "streams beyond every bucket",
         "cut_streams",

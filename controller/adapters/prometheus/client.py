@@ -1,5 +1,6 @@
 """Prometheus's HTTP API: queries in, series out, every failure one kind of error."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,6 +11,13 @@ import requests
 from prometheus_api_client import PrometheusApiClientException, PrometheusConnect
 from urllib3.util.retry import Retry
 
+from controller.adapters.prometheus.session import (
+    MOST_BYTES,
+    BoundedSession,
+    Overloaded,
+    TooLarge,
+)
+
 Series = dict[str, Any]
 
 
@@ -18,7 +26,12 @@ class PrometheusError(RuntimeError):
 
 
 class PrometheusSilent(PrometheusError):
-    """No answer at all: there is no use in asking again at once."""
+    """No answer at all, or a plea for rest: there is no use in asking again at once.
+    `retry_after_s` is how long the server asks to be left alone, 0 if it does not say."""
+
+    def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 @dataclass(frozen=True)
@@ -43,8 +56,7 @@ class PrometheusClient:
 
     def __init__(self, options: PrometheusOptions) -> None:
         self._options = options
-        session = requests.Session()
-        session.trust_env = False
+        session = BoundedSession()
         session.verify = str(options.ca_file) if options.ca_file else True
         if options.certificate_file:
             key = options.key_file or options.certificate_file
@@ -55,6 +67,7 @@ class PrometheusClient:
         if options.tenant is not None:
             session.headers["X-Scope-OrgID"] = options.tenant
         self._session = session
+        self._deadline_s: float | None = None
         self._connect = PrometheusConnect(
             url=options.url.rstrip("/"),
             session=session,
@@ -62,10 +75,18 @@ class PrometheusClient:
             timeout=options.timeout_s,
             method="POST",
         )
+        session.guard(options.url.rstrip("/"))
+
+    def begin_round(self, within_s: float | None) -> None:
+        """Have the queries from now on done within so many seconds in all; None = each within
+        the time-out."""
+        self._deadline_s = None if within_s is None else time.monotonic() + within_s
 
     def instant(self, query: str) -> list[Series]:
         """Series at Prometheus's present time; a range selector gives their raw samples."""
-        return self._ask(lambda: self._connect.custom_query(query), query)
+        return self._ask(
+            lambda: self._connect.custom_query(query, timeout=self._timeout_s()), query
+        )
 
     def over(self, query: str, start_s: float, end_s: float, step_s: float) -> list[Series]:
         """Series evaluated every `step_s` from `start_s` to `end_s`, both whole seconds."""
@@ -73,6 +94,14 @@ class PrometheusClient:
         return self._ask(
             lambda: self._connect.custom_query_range(query, start, end, f"{step_s:g}"), query
         )
+
+    def _timeout_s(self) -> float:
+        if self._deadline_s is None:
+            return self._options.timeout_s
+        left_s = min(self._options.timeout_s, self._deadline_s - time.monotonic())
+        if left_s <= 0:
+            raise requests.Timeout("the time of this round is spent")
+        return left_s
 
     def close(self) -> None:
         """Close the connections."""
@@ -90,9 +119,16 @@ class PrometheusClient:
             raise PrometheusError(
                 f"{self._options.url} answered something that is not JSON; is it Prometheus?"
             ) from error
+        except TooLarge as error:
+            raise PrometheusError(
+                f"{self._options.url}: {error}, of which {MOST_BYTES} are read; narrow "
+                f"prometheus.selector; query {query[:200]}"
+            ) from error
+        except Overloaded as error:
+            raise PrometheusSilent(f"{self._options.url}: {error}", error.retry_after_s) from error
         except requests.RequestException as error:
             raise PrometheusSilent(f"{self._options.url}: {_brief(error)}") from error
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise PrometheusError(
                 f"{self._options.url}: answer has no result: {error!r}"
             ) from error

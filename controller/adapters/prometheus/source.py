@@ -26,12 +26,15 @@ BY_REPLICA = "ReplicaId, le"
 
 @dataclass(frozen=True)
 class MetricsView:
-    """What Prometheus said at one tick, with what went wrong and how many queries it took."""
+    """What Prometheus said at one tick, with what went wrong and how many queries it took;
+    `silent` when it stopped answering, `retry_after_s` how long it asks to be left alone."""
 
     readings: Mapping[DeploymentId, Readings]
     gpus: tuple[Gpu, ...] = ()
     errors: tuple[str, ...] = ()
     queries: int = 0
+    silent: bool = False
+    retry_after_s: float = 0.0
 
 
 class PrometheusSource:
@@ -44,6 +47,7 @@ class PrometheusSource:
         labels: Mapping[str, str],
         scrape_s: float,
         client_ttft: str = names.CLIENT_TTFT,
+        round_s: float | None = None,
     ) -> None:
         self._client = client
         self._labels = labels
@@ -51,6 +55,8 @@ class PrometheusSource:
         self._errors: list[str] = []
         self._queries = 0
         self._silent = False
+        self._retry_after_s = 0.0
+        self._round_s = round_s
         self.window_s = max(5.0, float(ceil(3 * scrape_s)))
         self.lateness_window_s = max(15.0, 4 * scrape_s)
 
@@ -58,7 +64,8 @@ class PrometheusSource:
         self, now_s: float, replicas: Known, slo_ttft_s: Mapping[DeploymentId, float]
     ) -> MetricsView:
         """Readings of each deployment in `replicas`; what could not be asked is None."""
-        self._errors, self._queries, self._silent = [], 0, False
+        self._errors, self._queries, self._silent, self._retry_after_s = [], 0, False, 0.0
+        self._client.begin_round(self._round_s)
         owners = _owners(replicas)
         serve, calls = self._raw(names.SERVE, _of_serve) or (None, {})
         engine = self._raw(names.ENGINE, lambda answer: samples.by_replica(answer, owners))
@@ -79,7 +86,14 @@ class PrometheusSource:
             fields |= _late_fields(late.get(target), now_s)
             stages = _stages(target, known, serve or {}, calls)
             readings[target] = Readings(now_s, replicas=known, stages=stages, **fields)
-        return MetricsView(readings, samples.gpus(gpu or ()), tuple(self._errors), self._queries)
+        return MetricsView(
+            readings,
+            samples.gpus(gpu or ()),
+            tuple(self._errors),
+            self._queries,
+            self._silent,
+            self._retry_after_s,
+        )
 
     def ambiguities(self) -> list[str]:
         """Why the series that match must not be added up, if so; raises PrometheusError."""
@@ -147,9 +161,10 @@ class PrometheusSource:
         try:
             return parse(self._client.instant(query))
         except PrometheusError as error:
-            self._silent = isinstance(error, PrometheusSilent)
+            if isinstance(error, PrometheusSilent):
+                self._silent, self._retry_after_s = True, error.retry_after_s
             self._errors.append(str(error))
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             self._errors.append(f"unusable series in the answer to {query[:120]}: {error!r}")
         return None
 

@@ -1,5 +1,6 @@
 """Ray Serve's REST API: read the applications, write one number at a time."""
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
@@ -12,6 +13,8 @@ from controller.adapters.serve.view import View, free_resources, parse
 from controller.core.types import DeploymentId
 
 APPLICATIONS = "/api/serve/applications/"
+MOST_BYTES = 16 * 2**20
+KEPT = ("content-type", "retry-after")
 Parsed = TypeVar("Parsed")
 
 
@@ -20,15 +23,22 @@ class ServeError(RuntimeError):
 
 
 class Unreachable(ServeError):
-    """No answer at all, or one that only a broken server gives."""
+    """No answer at all, or one that only a broken server gives. `retry_after_s` is how long it
+    asks to be left alone, 0 if it does not say."""
+
+    def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class ServeApi:
-    """The dashboard's Serve endpoints; every method raises ServeError for what can go wrong."""
+    """The dashboard's Serve endpoints; every method raises ServeError for what can go wrong.
+    An answer is read up to `MOST_BYTES` and within `within_s` as a whole."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
+    def __init__(self, client: httpx.AsyncClient, within_s: float = 5.0) -> None:
         self._client = client
         self._gangs: Mapping[DeploymentId, gangs.Bundles] = {}
+        self._within_s = within_s
 
     async def view(self, resources: bool = True) -> View:
         """Applications, deployments, replicas and, if asked for, the nodes' free resources."""
@@ -80,36 +90,53 @@ class ServeApi:
         answer = await self._request(method, path)
         try:
             return answer.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             kind = answer.headers.get("content-type", "no content type")
             raise Unreachable(f"{path} answered {kind}, not JSON; is it Ray's dashboard?") from None
 
     async def _request(self, method: str, path: str, body: Any = None) -> httpx.Response:
         try:
-            answer = await self._client.request(method, path, json=body)
+            async with asyncio.timeout(self._within_s):
+                answer = await self._read(method, path, body)
+        except TimeoutError as error:
+            raise Unreachable(f"{method} {path}: no answer within {self._within_s:g} s") from error
         except httpx.HTTPError as error:
             raise Unreachable(f"{method} {path}: {type(error).__name__}: {error}") from error
         if answer.status_code != 200:
             _refused(answer, f"{method} {path}")
         return answer
 
+    async def _read(self, method: str, path: str, body: Any) -> httpx.Response:
+        async with self._client.stream(method, path, json=body) as answer:
+            parts, held = [], 0
+            async for part in answer.aiter_bytes():
+                parts.append(part)
+                held += len(part)
+                if held > MOST_BYTES:
+                    raise Unreachable(f"{method} {path}: answer of more than {MOST_BYTES} bytes")
+        kept = {name: answer.headers[name] for name in KEPT if name in answer.headers}
+        return httpx.Response(answer.status_code, headers=kept, content=b"".join(parts))
+
 
 def _refused(answer: httpx.Response, request: str) -> NoReturn:
     try:
         said = answer.json()["error"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         said = answer.text
     hint = {
         401: " (set serve.token_file: the cluster asks for a token)",
         403: " (the token in serve.token_file is not the cluster's)",
     }.get(answer.status_code, "")
-    kind = Unreachable if answer.status_code >= 500 else ServeError
-    raise kind(f"{request} answered {answer.status_code}{hint}: {str(said)[:300]}")
+    told = f"{request} answered {answer.status_code}{hint}: {str(said)[:300]}"
+    if answer.status_code == 429 or answer.status_code >= 500:
+        after = answer.headers.get("retry-after", "")
+        raise Unreachable(told, float(after) if after.isdecimal() and len(after) < 8 else 0.0)
+    raise ServeError(told)
 
 
 def parsed(what: str, parse_answer: Callable[[], Parsed]) -> Parsed:
     """What `parse_answer` makes of an answer; ServeError where it is of another form."""
     try:
         return parse_answer()
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise ServeError(f"Serve's answer has no usable {what}: {error!r}") from error

@@ -17,6 +17,7 @@ from controller.core.types import DeploymentId, Replica, Replicas, ReplicaState
 
 UNLIMITED_ONGOING = 1_000_000
 MOST_ROOM = 1_000
+MOST_REPLICAS = 1_000_000
 UNITS = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
 RESOURCE_LINE = re.compile(
     r"(\S+)/(\S+) (\S+)(?: \((\S+) used of (\S+) reserved in placement groups\))?"
@@ -211,9 +212,13 @@ def _deployment(
     config = application["deployed_app_config"]
     entries = (config or {}).get("deployments") or []
     submitted = next((e for e in entries if e["name"] == target.deployment), None)
+    requested = int(deployment["target_num_replicas"])
+    if not 0 <= requested <= MOST_REPLICAS:
+        raise ValueError(f"target_num_replicas of {target} is {requested}")
+    str(target).encode()  # A name that no text can hold would break whoever writes it down.
     return Deployment(
         target=target,
-        requested=int(deployment["target_num_replicas"]),
+        requested=requested,
         status=deployment["status"],
         message=deployment["message"],
         config=deployment["deployment_config"],
