@@ -2,7 +2,7 @@
 VENV := .venv/bin
 
 .PHONY: setup setup-vllm demo test test-vllm lint bench bench-decide bench-robust bench-oracle \
-  bench-startup bench-forecast lock clean
+  bench-startup bench-forecast lock audit fuzz clean
 
 setup:
 	@.ci/setup
@@ -53,6 +53,12 @@ bench-forecast: .venv-bench/.ready  ## our forecaster against every other on the
 	@.venv-bench/bin/python -m pip check
 	@touch $@
 
+audit: setup           ## pins and hashes, conflicts, bill of materials (build/sbom.json)
+	@.ci/audit
+
+fuzz: setup            ## every parser of outside bytes, guided by coverage, SECONDS=600 each
+	@$(VENV)/python -m tests.fuzz --seconds $(or $(SECONDS),600) $(ARGS)
+
 lock: setup            ## resolve the pins again, held to those of real vLLM on CPU
 	$(VENV)/python -m pip install --quiet uv
 	$(VENV)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
@@ -60,4 +66,4 @@ lock: setup            ## resolve the pins again, held to those of real vLLM on 
 	  --output-file requirements.lock pyproject.toml
 
 clean:                 ## remove what make made
-	rm -rf .venv .venv-bench .venv-vllm .models build dist demo-out bench-out .leadtime-cache *.egg-info
+	rm -rf .venv .venv-bench .venv-audit fuzz-out chaos-out .venv-vllm .models build dist demo-out bench-out .leadtime-cache *.egg-info

@@ -37,6 +37,8 @@ class SettingsError(ValueError):
 def _is_http(url: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise ValueError("must begin with http:// or https://")
+    if "@" in url.split("://", 1)[1].split("/", 1)[0]:
+        raise ValueError("must not hold a password: set it beside, where it is never shown")
     return url.rstrip("/")
 
 
@@ -200,9 +202,7 @@ class PrometheusSettings(Section):
         "labels application and deployment; without it the SLO is bounded from router wait and "
         "engine time",
     )
-    headers: dict[str, str] = Field(
-        default_factory=dict, description="sent with every query", repr=False
-    )
+    headers: dict[str, SecretStr] = Field(default_factory=dict, description="sent with every query")
     tenant: str | None = Field(None, description="sent as X-Scope-OrgID (Mimir, Cortex)")
     bearer: SecretStr | None = Field(None, description="token; better bearer_file")
     bearer_file: ReadableFile | None = Field(
@@ -235,6 +235,29 @@ class HttpSettings(Section):
 
     host: str = Field("127.0.0.1", description="address to listen on; loopback by default")
     port: int = Field(8199, ge=0, le=65535, description="port to listen on; 0: any free one")
+    read_token: SecretStr | None = Field(
+        None,
+        description="bearer token without which nothing but health is answered; better "
+        "read_token_file",
+    )
+    read_token_file: ReadableFile | None = Field(
+        None, description="file with that token, read again at every request"
+    )
+    certificate_file: ReadableFile | None = Field(
+        None, description="our certificate (PEM); with key_file: HTTPS instead of HTTP"
+    )
+    key_file: ReadableFile | None = Field(None, description="key of our certificate (PEM)")
+    client_ca_file: ReadableFile | None = Field(
+        None, description="certificates (PEM) one of which a client must have been given"
+    )
+
+    @model_validator(mode="after")
+    def _both(self) -> "HttpSettings":
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("certificate_file and key_file go together")
+        if self.client_ca_file is not None and self.certificate_file is None:
+            raise ValueError("client_ca_file needs certificate_file and key_file")
+        return self
 
 
 class JournalSettings(Section):

@@ -34,6 +34,7 @@ from controller.core.ports import Known
 from controller.core.types import DeploymentId, Readings
 from controller.loop import Loop, wall_clock_s
 from controller.patience import Gate, NotAnswered
+from controller.securing import secured, tls
 from controller.settings import (
     EventSettings,
     PrometheusSettings,
@@ -247,7 +248,9 @@ class Daemon:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve HTTP and tick until `stop`; the journal is closed last."""
         app = application(self.board, self.telemetry.page, self._decisions, wall_clock_s)
-        server = HttpServer(app, self.settings.http.host, self.settings.http.port)
+        http = self.settings.http
+        guarded = secured(app, http, self.settings.journal, self.telemetry, wall_clock_s)
+        server = HttpServer(guarded, http.host, http.port, **tls(http))
         port = await server.start()
         self.telemetry.log.info(
             "started", mode=self.settings.mode, http=f"{self.settings.http.host}:{port}"
@@ -396,7 +399,7 @@ def prometheus_options(settings: PrometheusSettings) -> PrometheusOptions:
     return PrometheusOptions(
         url=settings.url,
         timeout_s=settings.timeout_s,
-        headers=settings.headers,
+        headers={name: value.get_secret_value() for name, value in settings.headers.items()},
         tenant=settings.tenant,
         bearer=bearer,
         bearer_file=settings.bearer_file,

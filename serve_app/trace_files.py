@@ -3,6 +3,7 @@
 import csv
 import gzip
 import math
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -102,7 +103,7 @@ def _read_rows(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
         try:
             reader = csv.reader(file)
             rows = [(reader.line_num, row) for row in reader if row]
-        except (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+        except (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise BadTrace(f"{path}: not a CSV file: {error}") from error
     if len(rows) < 2:
         raise BadTrace(f"{path}: holds no rows")

@@ -17,6 +17,7 @@ from controller.core.signals import blindness
 from controller.core.types import DeploymentId, Tick
 
 MOST_DECISIONS = 10_000
+MOST_CONNECTIONS = 256
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 Decisions = Callable[[DeploymentId | None, int, float | None], list[dict[str, Any]]]
@@ -113,8 +114,18 @@ def application(
 class HttpServer:
     """Serves an application from the running event loop."""
 
-    def __init__(self, app: Starlette, host: str, port: int) -> None:
-        self._server = _Server(uvicorn.Config(app, log_config=None, lifespan="off"))
+    def __init__(self, app: Any, host: str, port: int, **tls: Any) -> None:
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                lifespan="off",
+                server_header=False,
+                limit_concurrency=MOST_CONNECTIONS,
+                timeout_keep_alive=5,
+                **tls,
+            )
+        )
         self._address = host, port
         self._task: asyncio.Task[None] | None = None
 

@@ -4,6 +4,7 @@ import csv
 import gzip
 import importlib
 import re
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
@@ -55,7 +56,7 @@ def from_file(path: Path, columns: Mapping[str, str]) -> Recording:
     except TraceError as error:
         hint = "" if columns else "; name other columns as --column arrival_s=timestamp"
         raise LoadError(f"--trace: {error}{hint}") from None
-    except (OSError, UnicodeDecodeError, EOFError) as error:
+    except (OSError, UnicodeDecodeError, EOFError, zlib.error, csv.Error) as error:
         raise LoadError(f"--trace: {path}: cannot be read: {error}") from None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.adapters.prometheus import names
-from controller.adapters.prometheus.client import PrometheusClient
+from controller.adapters.prometheus.client import UNUSABLE, PrometheusClient, PrometheusError
 from controller.adapters.prometheus.promql import duration, selector
 from controller.core.types import DeploymentId
 
@@ -66,6 +66,13 @@ class Backfill:
     def read(self, now_s: float, span_s: float, progress: Callable[[float], None]) -> Past:
         """The last `span_s` until now; `progress` is called with the share done, query by
         query. Raises PrometheusError."""
+        try:
+            return self._read(now_s, span_s, progress)
+        except UNUSABLE as error:
+            said = self._client.redacted(repr(error))
+            raise PrometheusError(f"unusable series in the history: {said}") from None
+
+    def _read(self, now_s: float, span_s: float, progress: Callable[[float], None]) -> Past:
         look_back, window = duration(self._look_back_s), duration(self._window_s)
         arrivals, completions = self._counter(names.ARRIVALS), self._counter(names.COMPLETIONS)
         running = selector([names.ONGOING], self._labels)

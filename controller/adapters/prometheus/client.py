@@ -1,6 +1,7 @@
 """Prometheus's HTTP API: queries in, series out, every failure one kind of error."""
 
 import time
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from controller.adapters.prometheus.session import (
     Overloaded,
     TooLarge,
 )
+from controller.core.redaction import redact
 
 Series = dict[str, Any]
 
@@ -32,6 +34,10 @@ class PrometheusSilent(PrometheusError):
     def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+UNUSABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+"""What reading series of another form than Prometheus's raises."""
 
 
 @dataclass(frozen=True)
@@ -112,9 +118,8 @@ class PrometheusClient:
         try:
             answer = ask()
         except PrometheusApiClientException as error:
-            raise PrometheusError(
-                f"query refused: {str(error)[:300]}; query {query[:200]}"
-            ) from error
+            said = self.redacted(str(error))[:300]
+            raise PrometheusError(f"query refused: {said}; query {query[:200]}") from None
         except requests.exceptions.JSONDecodeError as error:
             raise PrometheusError(
                 f"{self._options.url} answered something that is not JSON; is it Prometheus?"
@@ -130,11 +135,23 @@ class PrometheusClient:
             raise PrometheusSilent(f"{self._options.url}: {_brief(error)}") from error
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise PrometheusError(
-                f"{self._options.url}: answer has no result: {error!r}"
-            ) from error
+                f"{self._options.url}: answer has no result: {self.redacted(repr(error))}"
+            ) from None
         if not isinstance(answer, list):
             raise PrometheusError(f"{self._options.url}: result is no list of series")
         return answer
+
+    def redacted(self, text: str) -> str:
+        """A text without what a server may say back of our secrets."""
+        return redact(text, self._secrets())
+
+    def _secrets(self) -> list[str]:
+        options = self._options
+        sent = [str(value) for value in self._session.headers.values()]
+        known = [options.bearer or "", options.password or "", *options.headers.values()]
+        basic = f"{options.username}:{options.password}".encode()
+        spoken = [text.removeprefix("Bearer ") for text in sent if text.startswith("Bearer ")]
+        return [*known, *spoken, b64encode(basic).decode()]
 
     def _authorise(self) -> None:
         """The token file is read at every query, as tokens are rotated under us."""

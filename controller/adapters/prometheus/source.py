@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from controller.adapters.prometheus import lateness, names, samples
 from controller.adapters.prometheus.client import (
+    UNUSABLE,
     PrometheusClient,
     PrometheusError,
     PrometheusSilent,
@@ -99,11 +100,24 @@ class PrometheusSource:
         """Why the series that match must not be added up, if so; raises PrometheusError."""
         spelled = (*names.spellings(names.ARRIVALS), names.QUEUED, names.ONGOING)
         matched = f"{selector(spelled, self._labels)}[{duration(self.window_s)}]"
-        return ambiguities(self._client.instant(matched))
+        try:
+            return ambiguities(self._client.instant(matched))
+        except UNUSABLE as error:
+            raise PrometheusError(
+                f"unusable series: {self._client.redacted(repr(error))}"
+            ) from None
 
     def bounds(self, replicas: Known) -> dict[DeploymentId, tuple[str, list[float]]]:
         """The histogram that each deployment's SLO is measured by, and its bucket bounds in
         seconds: what clients felt, else the engines'. Raises PrometheusError."""
+        try:
+            return self._bounds(replicas)
+        except UNUSABLE as error:
+            raise PrometheusError(
+                f"unusable series: {self._client.redacted(repr(error))}"
+            ) from None
+
+    def _bounds(self, replicas: Known) -> dict[DeploymentId, tuple[str, list[float]]]:
         owners = _owners(replicas)
         found = {}
         for name, by, owner in (
@@ -164,8 +178,9 @@ class PrometheusSource:
             if isinstance(error, PrometheusSilent):
                 self._silent, self._retry_after_s = True, error.retry_after_s
             self._errors.append(str(error))
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            self._errors.append(f"unusable series in the answer to {query[:120]}: {error!r}")
+        except UNUSABLE as error:
+            said = self._client.redacted(repr(error))
+            self._errors.append(f"unusable series in the answer to {query[:120]}: {said}")
         return None
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import quote
 
@@ -10,6 +10,7 @@ import httpx
 
 from controller.adapters.serve import gangs
 from controller.adapters.serve.view import View, free_resources, parse
+from controller.core.redaction import redact
 from controller.core.types import DeploymentId
 
 APPLICATIONS = "/api/serve/applications/"
@@ -39,6 +40,8 @@ class ServeApi:
         self._client = client
         self._gangs: Mapping[DeploymentId, gangs.Bundles] = {}
         self._within_s = within_s
+        # A server may say back in its answer what it was sent.
+        self._secrets = [client.headers.get("authorization", "").removeprefix("Bearer ")]
 
     async def view(self, resources: bool = True) -> View:
         """Applications, deployments, replicas and, if asked for, the nodes' free resources."""
@@ -103,7 +106,7 @@ class ServeApi:
         except httpx.HTTPError as error:
             raise Unreachable(f"{method} {path}: {type(error).__name__}: {error}") from error
         if answer.status_code != 200:
-            _refused(answer, f"{method} {path}")
+            _refused(answer, f"{method} {path}", self._secrets)
         return answer
 
     async def _read(self, method: str, path: str, body: Any) -> httpx.Response:
@@ -118,7 +121,7 @@ class ServeApi:
         return httpx.Response(answer.status_code, headers=kept, content=b"".join(parts))
 
 
-def _refused(answer: httpx.Response, request: str) -> NoReturn:
+def _refused(answer: httpx.Response, request: str, secrets: Iterable[str]) -> NoReturn:
     try:
         said = answer.json()["error"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -127,7 +130,8 @@ def _refused(answer: httpx.Response, request: str) -> NoReturn:
         401: " (set serve.token_file: the cluster asks for a token)",
         403: " (the token in serve.token_file is not the cluster's)",
     }.get(answer.status_code, "")
-    told = f"{request} answered {answer.status_code}{hint}: {str(said)[:300]}"
+    said = redact(str(said), secrets)[:300]
+    told = f"{request} answered {answer.status_code}{hint}: {said}"
     if answer.status_code == 429 or answer.status_code >= 500:
         after = answer.headers.get("retry-after", "")
         raise Unreachable(told, float(after) if after.isdecimal() and len(after) < 8 else 0.0)
