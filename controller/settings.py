@@ -320,6 +320,9 @@ class Settings(BaseSettings):
         "default) and start (such as 2026-12-24T18:00:00+01:00), and one of multiple (above 1: "
         "of the load otherwise expected) and rate_rps (requests per second in all)",
     )
+    gpu_hour_price: float | None = Field(
+        None, gt=0, description="what a GPU-hour costs you, in your currency; dashboards show it"
+    )
     prometheus: PrometheusSettings = Field(default_factory=PrometheusSettings)
     serve: ServeSettings = Field(default_factory=ServeSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)

@@ -2,13 +2,11 @@
 
 import asyncio
 import sqlite3
-import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import httpx
 import numpy as np
 
 from controller.adapters.calendar import Calendar, Entry
@@ -16,39 +14,35 @@ from controller.adapters.fitter import Fitter
 from controller.adapters.http import Board, HttpServer, application
 from controller.adapters.overrides import Overrides
 from controller.adapters.prometheus.backfill import Backfill
-from controller.adapters.prometheus.client import (
-    PrometheusClient,
-    PrometheusError,
-    PrometheusOptions,
-)
+from controller.adapters.prometheus.client import PrometheusClient, PrometheusError
 from controller.adapters.prometheus.source import PrometheusSource
 from controller.adapters.serve.actuator import ServeActuator, ShadowActuator
 from controller.adapters.serve.api import ServeApi, ServeError, Unreachable
 from controller.adapters.serve.source import ServeSource
-from controller.adapters.serve.view import Actuation
-from controller.adapters.store import Journal
+from controller.adapters.store import Journal, JournalError
 from controller.adapters.telemetry import Telemetry
+from controller.connections import (
+    backfill,
+    metrics_source,
+    prometheus_options,
+    serve_api,
+    serve_source,
+)
 from controller.core.periods import Periods
 from controller.core.planning import Planner, PlannerSettings
 from controller.core.ports import Known
-from controller.core.types import DeploymentId, Readings
+from controller.core.types import DeploymentId, Readings, Tick
 from controller.loop import Loop, wall_clock_s
 from controller.patience import Gate, NotAnswered
 from controller.securing import secured, tls
-from controller.settings import (
-    EventSettings,
-    PrometheusSettings,
-    ServeSettings,
-    Settings,
-    SettingsError,
-    Slo,
-)
+from controller.settings import EventSettings, Settings, SettingsError, Slo
 from controller.sharing import gpu_budget
 
 SECONDS_PER_DAY = 86_400.0
 EVENTS_EVERY_S = 3600.0
 EVENTS_AHEAD_S = 2 * SECONDS_PER_DAY
 REFILL_EVERY_S = 60.0
+CLOCKS_EVERY_S = 60.0
 
 
 class ClusterSource:
@@ -64,6 +58,7 @@ class ClusterSource:
         self._known: dict[DeploymentId, None] = {}
         self._failures: tuple[str, ...] = ()
         self._unambiguous = False
+        self._clocks_s = float("-inf")
         chance, tick_s = np.random.default_rng(), settings.tick_s
         self._serve_gate = Gate(settings.serve.timeout_s + 1.0, tick_s, chance)
         self._metrics_gate = Gate(settings.prometheus.timeout_s + 1.0, tick_s, chance, False)
@@ -109,7 +104,19 @@ class ClusterSource:
         self._fail("prometheus", view.errors)
         for gpu in view.gpus:
             self._watch.gpu(gpu.node, gpu.gpu, gpu.utilization_ratio, gpu.memory_ratio)
+        if abs(now_s - self._clocks_s) >= CLOCKS_EVERY_S:
+            self._clocks_s = now_s
+            self._watch.clock_skew(await asyncio.to_thread(self._ahead_s))
         return view.readings
+
+    def _ahead_s(self) -> float | None:
+        """By how much our clock is ahead of Prometheus's; None if Prometheus does not say."""
+        before_s = wall_clock_s()
+        try:
+            theirs_s = self._metrics.clock_s()
+        except PrometheusError:
+            return None
+        return (before_s + wall_clock_s()) / 2 - theirs_s
 
     async def ambiguities(self) -> list[str]:
         """Why the selected series must not be added up; nothing if they may, or if Prometheus
@@ -151,6 +158,9 @@ class DeploymentPlanners:
         """A planner each; history is read for all of them at once."""
         planners = {}
         for target in targets:
+            slo = slo_of(self._settings, target)
+            bounds = slo.min_replicas, slo.max_replicas
+            self._watch.promised(target, slo.ttft_s, slo.attainment, *bounds)
             planners[target] = self._continued(target)
             self._unfilled.add(target)
         now_s = wall_clock_s()
@@ -230,6 +240,21 @@ class DeploymentPlanners:
         self._watch.log.info("reading history", done=f"{share:.0%}")
 
 
+class WatchedJournal:
+    """The journal as a recorder whose failure is counted and ends nothing."""
+
+    def __init__(self, journal: Journal, watch: Telemetry) -> None:
+        self._journal = journal
+        self._watch = watch
+
+    def record(self, tick: Tick) -> None:
+        """Keep a tick if the journal can."""
+        try:
+            self._journal.record(tick)
+        except JournalError as error:
+            self._watch.failed_journal(str(error))
+
+
 @dataclass
 class Daemon:
     """Everything that runs, and how it ends."""
@@ -284,6 +309,8 @@ def build(settings: Settings) -> Daemon:
     """The daemon that the settings describe; raises SettingsError or JournalError."""
     active = settings.mode == "active"
     telemetry = Telemetry(active)
+    if settings.gpu_hour_price is not None:
+        telemetry.gpu_hour_price(settings.gpu_hour_price)
     serve = serve_api(settings.serve)
     prometheus = PrometheusClient(prometheus_options(settings.prometheus))
     source = serve_source(settings, serve)
@@ -296,7 +323,7 @@ def build(settings: Settings) -> Daemon:
         cluster,
         DeploymentPlanners(settings, journal, overrides, backfill(settings, prometheus), telemetry),
         ServeActuator(serve, source.actuation) if active else ShadowActuator(),
-        (telemetry, board, journal),
+        (telemetry, board, WatchedJournal(journal, telemetry)),
         fitter,
         telemetry,
         settings.tick_s,
@@ -354,73 +381,3 @@ def planner_settings(settings: Settings, target: DeploymentId) -> PlannerSetting
         writes=settings.mode == "active",
         start_timeout_s=slo.start_timeout_s,
     )
-
-
-def serve_api(settings: ServeSettings) -> ServeApi:
-    """Serve's REST API, with Ray's token where one is set."""
-    token = settings.token.get_secret_value() if settings.token else None
-    if settings.token_file is not None:
-        token = settings.token_file.read_text().strip()
-    client = httpx.AsyncClient(
-        base_url=settings.url,
-        timeout=settings.timeout_s,
-        headers={"Authorization": f"Bearer {token}"} if token else {},
-        verify=trusted(settings),
-        trust_env=False,
-    )
-    return ServeApi(client, settings.timeout_s)
-
-
-def trusted(settings: ServeSettings) -> ssl.SSLContext | bool:
-    """The certificates by which Ray's dashboard is verified."""
-    if settings.ca_file is None:
-        return True
-    try:
-        return ssl.create_default_context(cafile=str(settings.ca_file))
-    except (ssl.SSLError, OSError) as error:
-        raise SettingsError(f"serve.ca_file: holds no certificate: {error}") from error
-
-
-def serve_source(settings: Settings, api: ServeApi) -> ServeSource:
-    """The deployments of the settings, as Serve sees them."""
-    chosen = {
-        DeploymentId(entry.application, entry.deployment): (
-            Actuation(entry.actuation) if entry.actuation else None
-        )
-        for entry in settings.deployments
-    }
-    return ServeSource(api, chosen, settings.serve.elastic)
-
-
-def prometheus_options(settings: PrometheusSettings) -> PrometheusOptions:
-    """How to reach Prometheus."""
-    secret = settings.bearer, settings.password
-    bearer, password = (value.get_secret_value() if value else None for value in secret)
-    return PrometheusOptions(
-        url=settings.url,
-        timeout_s=settings.timeout_s,
-        headers={name: value.get_secret_value() for name, value in settings.headers.items()},
-        tenant=settings.tenant,
-        bearer=bearer,
-        bearer_file=settings.bearer_file,
-        username=settings.username,
-        password=password,
-        ca_file=settings.ca_file,
-        certificate_file=settings.certificate_file,
-        key_file=settings.key_file,
-    )
-
-
-def metrics_source(settings: Settings, client: PrometheusClient) -> PrometheusSource:
-    """The readings of one tick."""
-    chosen = settings.prometheus
-    return PrometheusSource(
-        client, chosen.selector, chosen.scrape_s, chosen.client_ttft, chosen.timeout_s
-    )
-
-
-def backfill(settings: Settings, client: PrometheusClient) -> Backfill:
-    """The history at the start."""
-    periods = Periods.of_season(settings.season_s, settings.tick_s)
-    chosen = settings.prometheus
-    return Backfill(client, chosen.selector, chosen.scrape_s, periods.bin_s, periods.window_s)

@@ -20,9 +20,10 @@ from controller.adapters.prometheus.client import (
 )
 from controller.adapters.prometheus.session import MOST_BYTES
 from controller.adapters.serve.api import ServeError
+from controller.connections import serve_api
 from controller.core.types import DeploymentId, Tick
 from controller.settings import Settings
-from controller.wiring import Daemon, build, serve_api
+from controller.wiring import Daemon, build
 from tests.adapters import bad_server
 from tests.adapters.bad_server import BadServer, Behaviour, head, misbehaving, whole
 from tests.adapters.fake_server import vector

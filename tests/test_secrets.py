@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from controller.adapters.telemetry import set_up_logs
+from controller.adapters.telemetry.logs import set_up_logs
 from controller.settings import Settings
 from controller.wiring import build
 from tests.adapters.bad_server import Written, misbehaving, whole

@@ -9,18 +9,26 @@ from controller.adapters.overrides import Overrides
 from controller.adapters.prometheus.client import PrometheusClient
 from controller.adapters.store import Journal
 from controller.adapters.telemetry import Telemetry
+from controller.connections import (
+    backfill,
+    metrics_source,
+    prometheus_options,
+    serve_api,
+    serve_source,
+)
 from controller.core.events import KnownEvent
 from controller.core.planning import Planner
-from controller.core.types import Readings, Reason
+from controller.core.types import Outcome, Readings, Reason, Tick
 from controller.settings import DeploymentSettings, EventSettings, PrometheusSettings, Settings
 from controller.wiring import (
     EVENTS_AHEAD_S,
     EVENTS_EVERY_S,
+    ClusterSource,
     DeploymentPlanners,
-    backfill,
+    WatchedJournal,
     calendar_of,
-    prometheus_options,
 )
+from tests.adapters.fake_server import Answer, serving, vector
 from tests.core.test_overrides import override
 from tests.core.worlds import START_S, TARGET, World, planner
 
@@ -108,3 +116,42 @@ async def test_a_new_planner_is_ready_for_the_event_that_is_near(
     assert Reason.EVENT not in {decision.plan.reason for decision in live.run(made, 80)}
     assert Reason.EVENT in {decision.plan.reason for decision in live.run(made, 15)}
     assert live.at_s < begins_s
+
+
+def test_a_journal_that_fails_is_counted_and_ends_nothing(tmp_path: Path) -> None:
+    telemetry = Telemetry(False)
+    journal = Journal(tmp_path / "journal.db", 86_400.0)
+    journal.close()
+    watched = WatchedJournal(journal, telemetry)
+    live, made = World.with_replicas(3), planner()
+    decision = live.step(made)
+    watched.record(Tick(live.at_s, ((decision, Outcome(decision.action, False, "")),), {}))
+    assert b"leadtime_journal_errors_total 1.0" in telemetry.page()
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (vector([{"metric": {}, "value": [SUNDAY_S, f"{SUNDAY_S - 3}"]}]), b" 3.0"),
+        ((500, "text/plain", b"broken"), None),
+    ],
+    ids=["told by Prometheus", "not told"],
+)
+async def test_the_skew_of_the_clocks(
+    answer: Answer, expected: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.wiring.wall_clock_s", lambda: SUNDAY_S)
+    with serving(lambda *_: answer) as fake:
+        settings = Settings(prometheus=PrometheusSettings(url=fake.url))
+        telemetry = Telemetry(False)
+        client = PrometheusClient(prometheus_options(settings.prometheus))
+        serve = serve_api(settings.serve)
+        metrics = metrics_source(settings, client)
+        source = ClusterSource(settings, serve_source(settings, serve), metrics, telemetry)
+        await source.readings(SUNDAY_S, {})
+        await serve.close()
+        client.close()
+    shown = b"leadtime_clock_skew_seconds" in telemetry.page()
+    assert shown == (expected is not None)
+    if expected is not None:
+        assert b"\nleadtime_clock_skew_seconds" + expected in telemetry.page()

@@ -12,18 +12,18 @@ from controller.adapters.serve.api import ServeApi, ServeError
 from controller.adapters.serve.gangs import Bundles
 from controller.adapters.serve.view import Actuation, Deployment
 from controller.checks.findings import Failure, Inspection, Subject
-from controller.core.leadtime import LeadTime
-from controller.core.types import DeploymentId, Replicas
-from controller.loop import wall_clock_s
-from controller.settings import Settings
-from controller.wiring import (
+from controller.connections import (
     backfill,
     metrics_source,
     prometheus_options,
     serve_api,
-    slo_of,
     trusted,
 )
+from controller.core.leadtime import LeadTime
+from controller.core.types import DeploymentId, Replicas
+from controller.loop import wall_clock_s
+from controller.settings import Settings
+from controller.wiring import slo_of
 
 DAY_S = 86_400.0
 STAY_SHARE = 0.99

@@ -10,13 +10,14 @@ import numpy as np
 from controller.adapters.prometheus.backfill import Past, WorkWindows
 from controller.adapters.prometheus.client import PrometheusClient, PrometheusError
 from controller.commands.recordings import LoadError
+from controller.connections import backfill, prometheus_options
 from controller.core.periods import Periods
 from controller.core.planning import Planner
 from controller.core.types import DeploymentId
 from controller.loop import wall_clock_s
 from controller.replay.plant import PlantSettings
 from controller.settings import Settings, SettingsError, load
-from controller.wiring import backfill, planner_settings, prometheus_options
+from controller.wiring import planner_settings
 
 
 @dataclass(frozen=True)

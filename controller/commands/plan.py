@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from controller.adapters.telemetry import set_up_logs
+from controller.adapters.telemetry.logs import set_up_logs
 from controller.core.forecasting import fitting
 from controller.core.records import record
 from controller.settings import Settings, load

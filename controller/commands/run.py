@@ -7,7 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
-from controller.adapters.telemetry import set_up_logs
+from controller.adapters.telemetry.logs import set_up_logs
 from controller.settings import SettingsError, load
 from controller.wiring import build
 

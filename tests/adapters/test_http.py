@@ -7,9 +7,10 @@ import httpx
 import pytest
 
 from controller.adapters.http import Board, HttpServer, application
-from controller.adapters.telemetry import COUNTERS, GAUGES, Telemetry, set_up_logs
-from controller.core.types import Outcome, Reason, Sample, Tick
-from tests.core.worlds import TARGET, World, planner
+from controller.adapters.telemetry import Telemetry
+from controller.adapters.telemetry.logs import set_up_logs
+from controller.core.types import Outcome, Reason, Tick
+from tests.core.worlds import World, planner
 
 
 class Clock:
@@ -116,27 +117,6 @@ async def test_nothing_can_be_changed(client: httpx.AsyncClient) -> None:
     for path in ("/healthz", "/readyz", "/metrics", "/api/v1/status", "/api/v1/decisions"):
         for method in ("POST", "PUT", "DELETE", "PATCH"):
             assert (await client.request(method, path)).status_code == 405
-
-
-def test_every_metric_is_shown_after_a_tick() -> None:
-    telemetry = Telemetry(active=True)
-    live, made = World.with_replicas(3), planner()
-    live.run(made, 60)
-    late, rate = Sample(0.01, live.at_s + 9), Sample(5.0, live.at_s + 9)
-    decision = live.step(made, late_ratio={"": late}, first_tokens_rps={"": rate})
-    outcome = Outcome(decision.action, True, "min_replicas 3")
-    telemetry.record(Tick(live.at_s, ((decision, outcome),), {}))
-    untrusted = live.step(made, queued={"": Sample(float("nan"), live.at_s + 9)})
-    telemetry.record(Tick(live.at_s, ((untrusted, outcome),), {}))
-    telemetry.record(Tick(live.at_s, ((decision, outcome),), {}))
-    telemetry.gpu("node", "0", 0.5, 0.5)
-    telemetry.failed_source("serve", "refused")
-    telemetry.failed_tick(RuntimeError("boom"))
-    telemetry.fitted(TARGET, "adopted")
-    page = telemetry.page().decode()
-    missing = [name for name in (*GAUGES, *COUNTERS) if f"\n{name}" not in page]
-    assert missing == []
-    assert f'reason="{decision.plan.reason.value}"}} 1.0' in page
 
 
 def test_what_is_not_known_is_not_shown() -> None:

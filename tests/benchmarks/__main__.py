@@ -19,7 +19,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from controller.adapters.telemetry import set_up_logs
+from controller.adapters.telemetry.logs import set_up_logs
 from controller.core.forecasting import fitting
 from controller.settings import load
 from controller.wiring import build

@@ -96,6 +96,10 @@ class PrometheusSource:
             self._retry_after_s,
         )
 
+    def clock_s(self) -> float:
+        """Prometheus's present time, in seconds since the epoch; raises PrometheusError."""
+        return samples.latest(self._client.instant("vector(time())")[0]).value
+
     def ambiguities(self) -> list[str]:
         """Why the series that match must not be added up, if so; raises PrometheusError."""
         spelled = (*names.spellings(names.ARRIVALS), names.QUEUED, names.ONGOING)
