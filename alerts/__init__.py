@@ -1,0 +1,1 @@
+"""Prometheus rules and an Alertmanager configuration, for the served models and for Leadtime."""
