@@ -15,6 +15,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+dashboards_app = typer.Typer(help="Grafana dashboards.", no_args_is_help=True)
+app.add_typer(dashboards_app, name="dashboards")
+
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
@@ -194,6 +197,33 @@ def init(
         raise typer.Exit(2)
     path.write_text(render(), encoding="utf-8")
     typer.echo(f"wrote {path}")
+
+
+@dashboards_app.command()
+def push(
+    grafana: Annotated[str, typer.Option(help="Base URL of Grafana.")],
+    prometheus: Annotated[
+        str | None,
+        typer.Option(help="URL by which Grafana reaches Prometheus: makes a datasource of it."),
+    ] = None,
+    runbook: Annotated[
+        str | None, typer.Option(help="URL where you keep alerts/runbook.md, for links.")
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="File with a service account's token; else GRAFANA_TOKEN is used."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change; write nothing.")
+    ] = False,
+) -> None:
+    """Put the dashboards into Grafana, in the folder Leadtime; what is there already stays.
+
+    Exit codes: 0 done, 1 Grafana refused or did not answer, 2 wrong input.
+    """
+    from controller.commands.dashboards import push as push_dashboards
+
+    raise typer.Exit(push_dashboards(grafana, prometheus, runbook, token_file, dry_run))
 
 
 def _exit_with(command: Any, *arguments: Any) -> None:

@@ -1,0 +1,1 @@
+"""Grafana dashboards, built from Python; what is shipped is the JSON in `json/`."""

@@ -108,6 +108,7 @@ class _Demo:
             "native_ramps": [asdict(score) for score in ramps["native"]],
             "native_settings": asdict(best.settings),
             "closed": closed,
+            "alerts": list(played["leadtime"].alerts),
             "void": bool(void),
             "why_void": void,
             "seed": self._seed,
@@ -128,6 +129,8 @@ class _Demo:
             self._console.print(report.results_table(results))
             self._console.print(report.ramps_table(ramps))
         self._console.print(f"written: {self._out / 'summary.json'}, {page}")
+        told = ", ".join(played["leadtime"].alerts) or "none"
+        self._console.print(f"alerts under Leadtime: {told}")
         if not closed:
             self._console.print("the loop did not close", style="bold red")
         return 0 if closed else 1

@@ -16,7 +16,8 @@ from controller.demo.processes import ProcessGroup, free_ports, stop
 
 @dataclass
 class PrometheusServer:
-    """Scrapes what Ray's service discovery file lists, plus `targets` by job name.
+    """Scrapes what Ray's service discovery file lists, plus `targets` by job name; evaluates
+    `rule_files` and sends alerts to `alertmanagers` (host:port).
 
     `folder` holds its configuration and data; data put there before the start are served.
     """
@@ -27,6 +28,7 @@ class PrometheusServer:
     targets: dict[str, str] = field(default_factory=dict)
     scrape_s: float = 1.0
     rule_files: list[Path] = field(default_factory=list)
+    alertmanagers: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.port = free_ports(1)[0]
@@ -78,6 +80,14 @@ class PrometheusServer:
         result: list[Any] = answer.json()["data"]["result"]
         return result
 
+    def over(self, promql: str, start_s: float, end_s: float, step_s: float = 1.0) -> list[Any]:
+        """The series of a query over a span, in seconds since the epoch."""
+        span = {"query": promql, "start": start_s, "end": end_s, "step": step_s}
+        answer = httpx.get(f"{self.url}/api/v1/query_range", params=span, timeout=10)
+        answer.raise_for_status()
+        result: list[Any] = answer.json()["data"]["result"]
+        return result
+
     def _config(self) -> dict[str, Any]:
         jobs: list[dict[str, Any]] = [
             {"job_name": name, "static_configs": [{"targets": [target]}]}
@@ -87,8 +97,12 @@ class PrometheusServer:
             files = {"files": [str(self.service_discovery_file)], "refresh_interval": "1s"}
             jobs.append({"job_name": "ray", "file_sd_configs": [files]})
         interval = f"{round(self.scrape_s * 1000)}ms"
-        return {
+        config = {
             "global": {"scrape_interval": interval, "evaluation_interval": interval},
             "rule_files": [str(path) for path in self.rule_files],
             "scrape_configs": jobs,
         }
+        if self.alertmanagers:
+            receivers = [{"static_configs": [{"targets": self.alertmanagers}]}]
+            config["alerting"] = {"alertmanagers": receivers}
+        return config

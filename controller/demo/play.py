@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import yaml
 
+from alerts.generate import render_rules
 from controller.demo import day
 from controller.demo.cluster import DidNotStart, RayCluster
 from controller.demo.day import Day
@@ -27,6 +28,8 @@ from serve_app.load_results import LoadResult
 
 APPLICATION, DEPLOYMENT, MODEL = "demo", "LLM", "standin"
 GET_READY_S = 9.0
+ALERTS_SCALE = 60
+OF_THE_HOST = frozenset({"RayHeadCpuSaturated"})
 # A third less CPU a request on a small machine; the same for both policies.
 LEAN = {
     "RAY_SERVE_USE_GRPC_BY_DEFAULT": "1",
@@ -63,7 +66,8 @@ class Scene:
 
 @dataclass(frozen=True)
 class Played:
-    """A played day: what became of each request, of the replicas, and who decided what."""
+    """A played day: what became of each request, of the replicas, who decided what, and which
+    alerts were pending or firing."""
 
     policy: str
     load: LoadResult
@@ -73,6 +77,7 @@ class Played:
     cold_starts_s: Sequence[float]
     cpu_p95: float
     decisions: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    alerts: Sequence[str] = ()
 
 
 def serve_config(autoscaling: NativeSettings, slo_ttft_s: float = day.TTFT_S) -> dict[str, Any]:
@@ -136,6 +141,7 @@ class Stage:
         self.folder = folder
         self._show = show
         self._daemon_url: str | None = None
+        self._port = free_ports(1)[0]
 
     def play(self, played: Day, native: NativeSettings | None, pasts: Sequence[Past]) -> Played:
         """Start everything, play the day, take everything down."""
@@ -163,6 +169,7 @@ class Stage:
                 list(watch.cold_starts_s),
                 watch.cpu_p95(zero_s, zero_s + day.SEASON_S),
                 self._decisions(),
+                self._alerts(metrics, wall_zero_s),
             )
 
     def _start_metrics(
@@ -178,6 +185,10 @@ class Stage:
         if self.policy == "leadtime":
             target = (APPLICATION, DEPLOYMENT)
             write_blocks(metrics.data, pasts, wall_zero_s, wall_clock_s(), target)
+            metrics.targets["leadtime"] = f"127.0.0.1:{self._port}"
+            rules = self.folder / "rules.yml"
+            rules.write_text(render_rules(ALERTS_SCALE))
+            metrics.rule_files.append(rules)
         metrics.start()
         return metrics
 
@@ -189,12 +200,11 @@ class Stage:
         zero_s: float,
     ) -> None:
         self._tell("starting Leadtime")
-        port = free_ports(1)[0]
         config = self.folder / "leadtime.yaml"
-        config.write_text(yaml.safe_dump(self._daemon_config(cluster, metrics, port)))
+        config.write_text(yaml.safe_dump(self._daemon_config(cluster, metrics, self._port)))
         leadtime = Path(sys.executable).with_name("leadtime")
         group.start("leadtime", [str(leadtime), "run", "--config", str(config)])
-        self._daemon_url = f"http://127.0.0.1:{port}"
+        self._daemon_url = f"http://127.0.0.1:{self._port}"
         deadline_s = time.monotonic() + DAEMON_READY_S
         while time.monotonic() < deadline_s:
             try:
@@ -273,6 +283,14 @@ class Stage:
         answer.raise_for_status()
         decisions: list[Mapping[str, Any]] = answer.json()["decisions"]
         return decisions[::-1]
+
+    def _alerts(self, metrics: PrometheusServer, wall_zero_s: float) -> list[str]:
+        """Alerts of the day as `name state`; the host's CPU is told by its own figure."""
+        if self._daemon_url is None:
+            return []
+        found = metrics.over("ALERTS", wall_zero_s, wall_zero_s + day.SEASON_S)
+        names = {(s["metric"]["alertname"], s["metric"]["alertstate"]) for s in found}
+        return sorted(f"{name} {state}" for name, state in names if name not in OF_THE_HOST)
 
     def _tell(self, phase: str) -> None:
         self._show(Scene(self.policy, float("-inf"), {}, None, phase))

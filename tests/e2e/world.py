@@ -15,6 +15,7 @@ import httpx
 import numpy as np
 import yaml
 
+from alerts.generate import render_rules
 from controller.demo.cluster import RayCluster
 from controller.demo.history import write_blocks
 from controller.demo.metrics_server import PrometheusServer
@@ -30,6 +31,7 @@ RAMP_AT_S, RAMP_ENDS_S = 28.0, 42.0
 QUIET_RPS, BUSY_RPS = 1.0, 9.0
 TTFT_S = 1.0
 MAX_REPLICAS = 6
+SCALE = 60
 LAW = Law(slots=4, beta=0.05, prefill_tokens_per_s=4000.0, token_s=0.05)
 OUTPUT_TOKENS = 20
 WORK_S = LAW.lone_work_s(20, OUTPUT_TOKENS)
@@ -212,10 +214,16 @@ class World:
 
 @contextmanager
 def world(
-    folder: Path, actuation: str, begins_in_s: float = 25.0, gpus: int = 0, gang: int = 0
+    folder: Path,
+    actuation: str,
+    begins_in_s: float = 25.0,
+    gpus: int = 0,
+    gang: int = 0,
+    rules: bool = False,
 ) -> Iterator[World]:
     """A cluster, its Prometheus with eight earlier seasons, and the daemon; `gpus` are numbers for
-    Ray's scheduler, of which each replica takes a `gang`."""
+    Ray's scheduler, of which each replica takes a `gang`. With `rules` the alerts at a sixtieth
+    are loaded and the daemon is scraped."""
     group = ProcessGroup(folder / "logs")
     with ExitStack() as ends:
         cluster = ends.enter_context(RayCluster(group, cpus=8, gpus=gpus))
@@ -223,14 +231,19 @@ def world(
         watch = ends.enter_context(Watch(cluster, APPLICATION, DEPLOYMENT))
         wall_zero_s = float(int(wall_clock_s() + begins_in_s))
         zero_s = time.monotonic() + wall_zero_s - wall_clock_s()
+        port = free_ports(1)[0]
         metrics = PrometheusServer(group, folder / "prometheus", cluster.service_discovery_file)
+        if rules:
+            metrics.targets["leadtime"] = f"127.0.0.1:{port}"
+            metrics.rule_files.append(folder / "rules.yml")
+            metrics.rule_files[0].write_text(render_rules(SCALE))
         pasts = [earlier_season(seed) for seed in range(8)]
         target = (APPLICATION, DEPLOYMENT)
         write_blocks(metrics.data, pasts, wall_zero_s, wall_clock_s(), target)
         metrics.start()
         body = {"model": "standin", "messages": [{"role": "user", "content": "hello"}]}
         httpx.post(f"{cluster.http_url}/v1/chat/completions", json=body, timeout=30)
-        made = World(folder, group, cluster, metrics, watch, zero_s, free_ports(1)[0])
+        made = World(folder, group, cluster, metrics, watch, zero_s, port)
         made.start_daemon(actuation)
         try:
             yield made
