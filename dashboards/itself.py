@@ -1,7 +1,7 @@
 """Leadtime itself: does it see, does it decide, does it remember?"""
 
 from controller.adapters.telemetry import names
-from dashboards.model import Dashboard, Panel, Query, Row
+from dashboards.model import Dashboard, Panel, Proof, Query, Row
 from dashboards.queries import OF_DEPLOYMENT, RATE, count, deployment_variables
 
 BY_INSTANCE = "{{instance}}"
@@ -113,6 +113,7 @@ SIGNALS = Row(
             ),
             kind="bars",
             alert="LeadtimeStale",
+            proof=Proof.PAGE,
         ),
         Panel(
             "Silent replicas",

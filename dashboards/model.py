@@ -13,6 +13,7 @@ class Proof(StrEnum):
 
     LIVE = "live"  # end-to-end run: Ray, the stand-in engine, the daemon
     VLLM = "vllm"  # what only a real vLLM engine counts
+    PAGE = "page"  # what rarely happens: the daemon's own page with that in it
     GPU = "gpu"  # what needs a GPU: recorded names, values invented
 
 

@@ -82,7 +82,8 @@ class PrometheusServer:
 
     def over(self, promql: str, start_s: float, end_s: float, step_s: float = 1.0) -> list[Any]:
         """The series of a query over a span, in seconds since the epoch."""
-        span = {"query": promql, "start": start_s, "end": end_s, "step": step_s}
+        span: dict[str, str | float] = {"query": promql, "start": start_s, "end": end_s}
+        span["step"] = step_s
         answer = httpx.get(f"{self.url}/api/v1/query_range", params=span, timeout=10)
         answer.raise_for_status()
         result: list[Any] = answer.json()["data"]["result"]
