@@ -22,9 +22,11 @@ ALERTS = (
         "RayGcsDown",
         "cluster",
         "page",
-        f"{NODES} unless group(last_over_time(ray_gcs_placement_group_count[2m]))",
+        # Its gauges end with it, its counters stay on the page of the node's agent.
+        "count(last_over_time(ray_gcs_storage_operation_count_total[2m])) "
+        "unless group(last_over_time(ray_gcs_placement_group_count[2m]))",
         "1m",
-        "Ray's GCS has said nothing for <2m> while {{ $value }} nodes report",
+        "Ray's GCS has said nothing for <2m>; {{ $value }} of its counters are still on the page",
         "Without its GCS the cluster serves for about a minute, then its nodes leave.",
         by=(),
     ),

@@ -23,5 +23,6 @@ def set_up_logs(style: str, level: str) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # Standard error as it is when a line is written: it may have been replaced since.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )

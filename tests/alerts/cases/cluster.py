@@ -3,6 +3,7 @@
 from tests.alerts.cases.case import DCGM, GPU, NODE, Case
 
 GCS = 'ray_gcs_placement_group_count{State="Pending"}'
+GCS_COUNTER = 'ray_gcs_storage_operation_count_total{Operation="Put"}'
 DASHBOARD = "ray_dashboard_event_loop_lag_seconds"
 CASES = (
     Case(
@@ -15,12 +16,12 @@ CASES = (
     Case("RayMetricsAbsent", "one node", {f"ray_node_cpu_count{{{NODE}}}": "2x20"}, "10m"),
     Case(
         "RayGcsDown",
-        "its series end, the nodes report",
-        {f"ray_node_cpu_count{{{NODE}}}": "2x20", GCS: "0x5 _x20"},
+        "its gauges end, its counters stay",
+        {GCS_COUNTER: "5x20", GCS: "0x5 _x20"},
         "12m",
-        ({}, "Ray's GCS has said nothing for 2m while 1 nodes report"),
+        ({}, "Ray's GCS has said nothing for 2m; 1 of its counters are still on the page"),
     ),
-    Case("RayGcsDown", "it reports", {f"ray_node_cpu_count{{{NODE}}}": "2x20", GCS: "0x20"}, "12m"),
+    Case("RayGcsDown", "it reports", {GCS_COUNTER: "5x20", GCS: "0x20"}, "12m"),
     Case("RayGcsDown", "nothing reports: that is another alert", {"up": "0x20"}, "12m"),
     Case(
         "RayDashboardDown",
