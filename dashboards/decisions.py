@@ -151,6 +151,15 @@ REPLICAS = Row(
             alert="LeadtimeTargetNotHonoured",
             steps={60: "red"},
         ),
+        Panel(
+            "Errors while giving back",
+            "HTTP requests to the application that failed while replicas of it drained: above zero, "
+            "graceful_shutdown_timeout_s is shorter than an answer.",
+            "short",
+            (Query(count(names.SHRINK_ERRORS), EACH),),
+            kind="bars",
+            alert="ServeErrorRatioHigh",
+        ),
     ),
 )
 LEARNED = Row(
