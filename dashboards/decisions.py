@@ -153,8 +153,8 @@ REPLICAS = Row(
         ),
         Panel(
             "Errors while giving back",
-            "HTTP requests to the application that failed while replicas of it drained: above zero, "
-            "graceful_shutdown_timeout_s is shorter than an answer.",
+            "HTTP requests to the application that failed while replicas of it drained: above "
+            "zero, graceful_shutdown_timeout_s is shorter than an answer.",
             "short",
             (Query(count(names.SHRINK_ERRORS), EACH),),
             kind="bars",

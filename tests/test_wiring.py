@@ -134,8 +134,10 @@ def test_a_journal_that_fails_is_counted_and_ends_nothing(tmp_path: Path) -> Non
     [
         (vector([{"metric": {}, "value": [SUNDAY_S, f"{SUNDAY_S - 3}"]}]), b" 3.0"),
         ((500, "text/plain", b"broken"), None),
+        (vector([{"metric": {}, "value": [SUNDAY_S, "soon"]}]), None),
+        (vector([]), None),
     ],
-    ids=["told by Prometheus", "not told"],
+    ids=["told by Prometheus", "not told", "no number", "empty"],
 )
 async def test_the_skew_of_the_clocks(
     answer: Answer, expected: bytes | None, monkeypatch: pytest.MonkeyPatch

@@ -98,7 +98,10 @@ class PrometheusSource:
 
     def clock_s(self) -> float:
         """Prometheus's present time, in seconds since the epoch; raises PrometheusError."""
-        return samples.latest(self._client.instant("vector(time())")[0]).value
+        try:
+            return samples.latest(self._client.instant("vector(time())")[0]).value
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise PrometheusError("its clock is no number") from error
 
     def ambiguities(self) -> list[str]:
         """Why the series that match must not be added up, if so; raises PrometheusError."""
