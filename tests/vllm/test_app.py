@@ -72,7 +72,7 @@ async def test_names_its_model_and_context(client: httpx.AsyncClient) -> None:
     [
         ({"max_tokens": 0}, 400, "max_tokens"),
         ({"max_tokens": CONTEXT_TOKENS}, 400, "messages"),
-        ({"messages": [{"role": "user", "content": "long " * 2000}]}, 400, "messages"),
+        ({"messages": [{"role": "user", "content": "long " * 5000}]}, 400, "messages"),
         ({"min_tokens": 9, "max_tokens": 3}, 400, "messages"),
         ({"model": "other"}, 404, "model"),
     ],
