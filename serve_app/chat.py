@@ -102,6 +102,7 @@ class ChatRequest(Sampling):
     logprobs: Literal[False] | None = None
     tools: Annotated[list[Any] | None, Field(max_length=0)] = None
     response_format: TextFormat | None = None
+    metadata: dict[str, str] | None = None
 
     @property
     def limit(self) -> int | None:
@@ -109,7 +110,7 @@ class ChatRequest(Sampling):
         return self.max_completion_tokens or self.max_tokens
 
 
-Body = TypeVar("Body", bound=Sampling)
+Body = TypeVar("Body", bound=BaseModel)
 
 
 def parse_body(form: type[Body], body: bytes) -> Body:

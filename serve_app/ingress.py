@@ -8,7 +8,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import FastAPI, Request, Response
 from ray import serve
@@ -198,12 +198,24 @@ class Answer:
         return failure
 
 
+class Answering(Protocol):
+    """What a response is made of."""
+
+    id: str
+
+    async def first(self) -> Chunk:
+        """The first chunk; ApiError if there is none."""
+
+    def rest(self) -> AsyncGenerator[Chunk, None]:
+        """The chunks after the first; ApiError if they break off."""
+
+
 class EventStream(Response):
     """Server-sent events straight into ASGI: one message a chunk and no task beside the one."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, answer: Answer, first: Chunk, writer: EventWriter) -> None:
+    def __init__(self, answer: Answering, first: Chunk, writer: EventWriter) -> None:
         self._answer = answer
         self._first = first
         self._writer = writer

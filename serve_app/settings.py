@@ -1,7 +1,7 @@
 """What the application's `args` may say: every key with unit, bound and default."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -25,11 +25,13 @@ class InvalidArgs(ValueError):
     """The application's `args` are wrong; the message names each key and what it must be."""
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """Settings that take no unknown key and never change."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class StandInSettings(_Strict):
+class StandInSettings(Strict):
     """The stand-in engine of each replica; its defaults are roughly an 8B model on a small GPU."""
 
     kind: Literal["standin"] = "standin"
@@ -77,7 +79,7 @@ ENGINE_ARGS_OF_OURS = {
 """Arguments of vLLM that other keys set, or that the application needs as they are (None)."""
 
 
-class VllmSettings(_Strict):
+class VllmSettings(Strict):
     """Real vLLM in each replica."""
 
     kind: Literal["vllm"]
@@ -120,7 +122,7 @@ EngineSettings = Annotated[
 ]
 
 
-class AppSettings(_Strict):
+class AppSettings(Strict):
     """One model behind one ingress."""
 
     model: Annotated[str, Field(min_length=1, max_length=200)] = "standin"
@@ -149,19 +151,32 @@ class AppSettings(_Strict):
 
 def parse_args(args: Mapping[str, Any]) -> AppSettings:
     """Settings from the config file's `args`; InvalidArgs naming every wrong key."""
+    return parse(AppSettings, args, "serve_app.app:build")
+
+
+Settings = TypeVar("Settings", bound=Strict)
+
+
+def parse(kind: type[Settings], args: Mapping[str, Any], of: str) -> Settings:
+    """The `args` of the builder `of` as settings; InvalidArgs naming every wrong key."""
     try:
-        return AppSettings.model_validate(args)
+        return kind.model_validate(args)
     except ValidationError as error:
         faults = "; ".join(_fault(fault) for fault in error.errors())
-        raise InvalidArgs(f"args of serve_app.app:build: {faults}") from error
+        raise InvalidArgs(f"args of {of}: {faults}") from error
 
 
-KINDS = {(1, "standin"), (1, "vllm")}
+KINDS = {"standin", "vllm"}
 
 
 def _fault(fault: Mapping[str, Any]) -> str:
     # The kind of engine stands in pydantic's path, and nowhere in the file.
-    parts = [str(part) for place, part in enumerate(fault["loc"]) if (place, part) not in KINDS]
+    loc = [None, None, *(str(part) for part in fault["loc"])]
+    parts = [
+        part
+        for grandparent, parent, part in zip(loc, loc[1:], loc[2:], strict=False)
+        if part and not (part in KINDS and (parent == "engine" or grandparent == "models"))
+    ]
     key = ".".join(parts) or "args"
     if fault["type"] == "extra_forbidden":
         return f"{key}: unknown key"

@@ -1,0 +1,1 @@
+"""Retrieval-augmented generation: embed on CPU, search passages, then ask the LLM."""
