@@ -69,6 +69,27 @@ def check(
 
 
 @app.command()
+def explain(
+    name: Annotated[str, typer.Argument(metavar="APP/DEPLOYMENT", help="As Ray Serve names them.")],
+    at: Annotated[
+        str | None, typer.Option(help="A time, 2026-11-30T08:15:00+01:00, or a span ago: 10m.")
+    ] = None,
+    config: ConfigOption = None,
+    url: Annotated[
+        str | None, typer.Option(help="Ask a daemon there instead of reading its journal here.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say why a deployment has the replicas it has: inputs, forecast, guards, what blocks.
+
+    Exit codes: 0 explained, 1 there is no such decision, 2 wrong input.
+    """
+    from controller.commands.explain import explain as explain_one
+
+    _exit_with(explain_one, name, at, config, url, as_json)
+
+
+@app.command()
 def backtest(
     trace: Annotated[
         list[Path] | None,

@@ -14,15 +14,16 @@ import yaml
 from cronsim import CronSim, CronSimError
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SecretStr,
     ValidationError,
     model_validator,
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from controller.settings_hooks import ReactionSettings, SinkSettings, WebhookSettings
+from controller.settings_types import ReadableFile, Section, Url
 
 PREFIX = "LEADTIME_"
 NESTED = "__"
@@ -32,20 +33,6 @@ RESERVED = frozenset({"LEADTIME_CONFIG", "LEADTIME_GROUP"})
 
 class SettingsError(ValueError):
     """A setting is wrong; each line of the message names one and says how to mend it."""
-
-
-def _is_http(url: str) -> str:
-    if not url.startswith(("http://", "https://")):
-        raise ValueError("must begin with http:// or https://")
-    if "@" in url.split("://", 1)[1].split("/", 1)[0]:
-        raise ValueError("must not hold a password: set it beside, where it is never shown")
-    return url.rstrip("/")
-
-
-def _exists(path: Path) -> Path:
-    if not path.is_file():
-        raise ValueError("no such file")
-    return path
 
 
 def _comes(cron: str) -> str:
@@ -84,14 +71,6 @@ def _is_zone(name: str) -> str:
 Cron = Annotated[str, AfterValidator(_comes)]
 Start = Annotated[datetime, BeforeValidator(_with_offset)]
 TimeZone = Annotated[str, AfterValidator(_is_zone)]
-Url = Annotated[str, AfterValidator(_is_http)]
-ReadableFile = Annotated[Path, AfterValidator(_exists)]
-
-
-class Section(BaseModel):
-    """A group of settings; an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Slo(Section):
@@ -320,12 +299,24 @@ class Settings(BaseSettings):
         "default) and start (such as 2026-12-24T18:00:00+01:00), and one of multiple (above 1: "
         "of the load otherwise expected) and rate_rps (requests per second in all)",
     )
+    reactions: list[ReactionSettings] = Field(
+        default_factory=list,
+        description="what Alertmanager's alerts do; each with name, match (labels), effect (boost, "
+        "hold, pin), replicas or factor, ttl_s (900), and application and deployment if not those "
+        "of the alert's labels",
+    )
+    sinks: list[SinkSettings] = Field(
+        default_factory=list,
+        description="where events go; each with name, url, and as you like format (cloudevents, "
+        "slack), kinds, applications, secret or secret_file, ca_file, timeout_s, give_up_s",
+    )
     gpu_hour_price: float | None = Field(
         None, gt=0, description="what a GPU-hour costs you, in your currency; dashboards show it"
     )
     prometheus: PrometheusSettings = Field(default_factory=PrometheusSettings)
     serve: ServeSettings = Field(default_factory=ServeSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)
+    webhooks: WebhookSettings = Field(default_factory=WebhookSettings)
     journal: JournalSettings = Field(default_factory=JournalSettings)
     log: LogSettings = Field(default_factory=LogSettings)
 
@@ -359,6 +350,11 @@ class Settings(BaseSettings):
         twice = sorted({"/".join(name) for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"deployments lists {', '.join(twice)} more than once")
+        for listed, entries in (("reactions", self.reactions), ("sinks", self.sinks)):
+            called = [entry.name for entry in entries]
+            twice = sorted({name for name in called if called.count(name) > 1})
+            if twice:
+                raise ValueError(f"{listed} has {', '.join(twice)} more than once")
         return self
 
 

@@ -1,7 +1,6 @@
 """Builds the daemon from its settings: the only module that knows every adapter."""
 
 import asyncio
-import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 from controller.adapters.calendar import Calendar, Entry
 from controller.adapters.fitter import Fitter
 from controller.adapters.http import Board, HttpServer, application
-from controller.adapters.overrides import Overrides
 from controller.adapters.prometheus.backfill import Backfill
 from controller.adapters.prometheus.client import PrometheusClient, PrometheusError
 from controller.adapters.prometheus.source import PrometheusSource
@@ -30,12 +28,14 @@ from controller.connections import (
 )
 from controller.core.periods import Periods
 from controller.core.planning import Planner, PlannerSettings
-from controller.core.ports import Known
+from controller.core.ports import Known, Overridden
 from controller.core.types import DeploymentId, Readings, Tick
+from controller.hooks import Hooks, build_hooks
 from controller.loop import Loop, wall_clock_s
 from controller.patience import Gate, NotAnswered
+from controller.promises import slo_of as slo_of
 from controller.securing import secured, tls
-from controller.settings import EventSettings, Settings, SettingsError, Slo
+from controller.settings import EventSettings, Settings, SettingsError
 from controller.sharing import gpu_budget
 
 SECONDS_PER_DAY = 86_400.0
@@ -141,7 +141,7 @@ class DeploymentPlanners:
         self,
         settings: Settings,
         journal: Journal,
-        overrides: Overrides,
+        overrides: Overridden,
         backfill: Backfill,
         watch: Telemetry,
     ) -> None:
@@ -189,16 +189,9 @@ class DeploymentPlanners:
         if now_s - self._foretold_s >= EVENTS_EVERY_S:
             self._foretold_s = now_s
             self._foretell(planners, now_s)
-            self._prune(now_s)
         if self._unfilled and now_s - self._tried_s >= REFILL_EVERY_S:
             waiting = {target: planners[target] for target in self._unfilled & planners.keys()}
             await self._fill(waiting, now_s)
-
-    def _prune(self, now_s: float) -> None:
-        try:
-            self.overrides.prune(now_s, self._settings.journal.retention_days * SECONDS_PER_DAY)
-        except sqlite3.Error as error:
-            self._watch.failed_source("journal", f"overrides: {error}")
 
     def _foretell(self, planners: Mapping[DeploymentId, Planner], now_s: float) -> None:
         for target, planner in planners.items():
@@ -265,14 +258,15 @@ class Daemon:
     serve: ServeApi
     prometheus: PrometheusClient
     journal: Journal
-    overrides: Overrides
+    hooks: Hooks
     fitter: Fitter
     board: Board
     telemetry: Telemetry
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve HTTP and tick until `stop`; the journal is closed last."""
-        app = application(self.board, self.telemetry.page, self._decisions, wall_clock_s)
+        more = self.hooks.routes(self.board, self._decisions)
+        app = application(self.board, self.telemetry.page, self._decisions, wall_clock_s, more)
         http = self.settings.http
         guarded = secured(app, http, self.settings.journal, self.telemetry, wall_clock_s)
         server = HttpServer(guarded, http.host, http.port, **tls(http))
@@ -280,6 +274,7 @@ class Daemon:
         self.telemetry.log.info(
             "started", mode=self.settings.mode, http=f"{self.settings.http.host}:{port}"
         )
+        self.hooks.start()
         try:
             problems = await self.source.ambiguities()
             if problems:
@@ -294,9 +289,9 @@ class Daemon:
     async def close(self) -> None:
         """Close every connection and file."""
         self.fitter.close()
+        await self.hooks.close()
         await self.serve.close()
         self.prometheus.close()
-        self.overrides.close()
         self.journal.close()
 
     def _decisions(
@@ -315,31 +310,24 @@ def build(settings: Settings) -> Daemon:
     prometheus = PrometheusClient(prometheus_options(settings.prometheus))
     source = serve_source(settings, serve)
     journal = Journal(settings.journal.path, settings.journal.retention_days * SECONDS_PER_DAY)
-    overrides = Overrides(settings.journal.path)
+    hooks = build_hooks(settings, telemetry.registry, wall_clock_s, journal.decisions)
+    journal.companion = hooks.outbox
     board = Board(settings.mode, 3 * settings.tick_s + settings.prometheus.timeout_s)
     fitter = Fitter()
     cluster = ClusterSource(settings, source, metrics_source(settings, prometheus), telemetry)
     loop = Loop(
         cluster,
-        DeploymentPlanners(settings, journal, overrides, backfill(settings, prometheus), telemetry),
+        DeploymentPlanners(settings, journal, hooks, backfill(settings, prometheus), telemetry),
         ServeActuator(serve, source.actuation) if active else ShadowActuator(),
-        (telemetry, board, WatchedJournal(journal, telemetry)),
+        (telemetry, board, WatchedJournal(journal, telemetry), hooks),
         fitter,
         telemetry,
         settings.tick_s,
         budget=gpu_budget(settings),
     )
     return Daemon(
-        settings, cluster, loop, serve, prometheus, journal, overrides, fitter, board, telemetry
+        settings, cluster, loop, serve, prometheus, journal, hooks, fitter, board, telemetry
     )
-
-
-def slo_of(settings: Settings, target: DeploymentId) -> Slo:
-    """What is promised for a deployment: its own entry, or the common one."""
-    for entry in settings.deployments:
-        if (entry.application, entry.deployment) == target:
-            return entry
-    return settings.slo
 
 
 def calendar_of(settings: Settings, target: DeploymentId) -> Calendar:

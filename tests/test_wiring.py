@@ -81,7 +81,7 @@ async def test_planners_hear_of_overrides_at_every_tick(
     tmp_path: Path, planners: DeploymentPlanners
 ) -> None:
     made = await planners.prepare([TARGET])
-    kept = planners.overrides
+    planners.overrides = kept = Overrides(tmp_path / "journal.db")
     kept.put(TARGET, override("pin", replicas=7, until_s=START_S + 100))
     await planners.refill(made, START_S + 1)
     assert made[TARGET].tick(Readings(START_S + 1)).plan.reason is Reason.PINNED

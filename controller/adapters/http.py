@@ -3,14 +3,14 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from controller.core.records import record
 from controller.core.signals import blindness
@@ -40,6 +40,11 @@ class Board:
         reasons = {d.target: blindness(d.observation) for d, _ in tick.decisions}
         self._blind = {target: why.value for target, why in reasons.items() if why is not None}
         self._ticked_s, self._failures = tick.at_s, tick.failures
+
+    @property
+    def targets(self) -> list[DeploymentId] | None:
+        """The deployments of the last tick; None before the first."""
+        return None if self._ticked_s is None else list(self._latest)
 
     def readiness(self, now_s: float) -> list[str]:
         """Why we are not ready: nothing when the data are fresh and Serve answers."""
@@ -73,8 +78,9 @@ def application(
     metrics_page: Callable[[], bytes],
     decisions: Decisions,
     clock: Callable[[], float],
+    more: Sequence[BaseRoute] = (),
 ) -> Starlette:
-    """The routes; every one of them only reads."""
+    """The routes, which only read, and `more`."""
 
     def healthz(_: Request) -> Response:
         return JSONResponse({"alive": True})
@@ -107,6 +113,7 @@ def application(
             Route("/api/v1/status", status),
             Route("/api/v1/forecast", forecast),
             Route("/api/v1/decisions", history),
+            *more,
         ]
     )
 

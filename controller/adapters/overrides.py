@@ -5,10 +5,13 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from controller.core.overrides import Override
-from controller.core.types import DeploymentId
+from controller.core.overrides import Effect, Override, boosted_by
+from controller.core.types import DeploymentId, Tick
 
 BUSY_S = 5.0
+HOUR_S = 3600.0
+BUDGET_HOURS = 24
+LONGEST_TICK_S = 60.0
 TABLES = """
 CREATE TABLE IF NOT EXISTS overrides (
     application TEXT NOT NULL,
@@ -21,6 +24,7 @@ CREATE TABLE IF NOT EXISTS overrides (
     ended_why TEXT
 );
 CREATE INDEX IF NOT EXISTS overrides_by_end ON overrides (ended_s, until_s);
+CREATE TABLE IF NOT EXISTS boosts (hour INTEGER PRIMARY KEY, replica_s REAL NOT NULL);
 """
 
 
@@ -28,10 +32,15 @@ class Overrides:
     """Overrides by deployment, durable before a call returns; use from one thread at a time.
 
     Every one stays in the file, with when and why it ended, until `prune`. All methods raise
-    sqlite3.Error where the file cannot be used; nothing has changed then.
+    sqlite3.Error where the file cannot be used; nothing has changed then. As a recorder it adds
+    up what boosts cost; once they have had `boost_budget_s` replica-seconds in 24 hours they are
+    given out no more, until they are below it again.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, boost_budget_s: float = float("inf")) -> None:
+        self._boost_budget_s = boost_budget_s
+        self._ticked_s: float | None = None
+        self.boosted_s = 0.0
         self._db = sqlite3.connect(
             path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
         )
@@ -45,6 +54,29 @@ class Overrides:
         for application, deployment, key, body in rows:
             override = Override.of(json.loads(body))
             self._live[DeploymentId(application, deployment), key] = override
+        newest = self._db.execute("SELECT max(hour) FROM boosts").fetchone()[0]
+        if newest is not None:
+            self.boosted_s = self._boosted_s(newest)
+
+    @property
+    def boosts_spent(self) -> bool:
+        """Whether boosts have had their budget."""
+        return self.boosted_s >= self._boost_budget_s
+
+    def record(self, tick: Tick) -> None:
+        """Add up what boosts cost since the tick before."""
+        before_s, self._ticked_s = self._ticked_s, tick.at_s
+        elapsed_s = 0.0 if before_s is None else min(tick.at_s - before_s, LONGEST_TICK_S)
+        extra = sum(boosted_by(decision.plan) for decision, _ in tick.decisions)
+        hour = int(tick.at_s // HOUR_S)
+        if extra > 0 and elapsed_s > 0:
+            self._db.execute(
+                "INSERT INTO boosts VALUES (?, ?) ON CONFLICT (hour) "
+                "DO UPDATE SET replica_s = replica_s + excluded.replica_s",
+                (hour, extra * elapsed_s),
+            )
+        if self.boosted_s or extra:
+            self.boosted_s = self._boosted_s(hour)
 
     def put(self, target: DeploymentId, override: Override) -> None:
         """Have an override; one of the same id is replaced."""
@@ -69,12 +101,18 @@ class Overrides:
         return at_s < ended.until_s
 
     def of(self, target: DeploymentId, at_s: float) -> tuple[Override, ...]:
-        """Those of a deployment that have not ended at `at_s`."""
+        """Those of a deployment that have not ended at `at_s`; no boosts once these are spent."""
         return tuple(
             override
             for (owner, _), override in self._live.items()
-            if owner == target and at_s < override.until_s
+            if owner == target
+            and at_s < override.until_s
+            and not (self.boosts_spent and override.effect is Effect.BOOST)
         )
+
+    def bearers(self, key: str) -> list[DeploymentId]:
+        """The deployments that have an override of that id."""
+        return [owner for owner, each in self._live if each == key]
 
     def all(self, at_s: float) -> dict[DeploymentId, tuple[Override, ...]]:
         """Those that have not ended, by deployment."""
@@ -106,10 +144,17 @@ class Overrides:
                 (at_s,),
             )
             self._db.execute("DELETE FROM overrides WHERE ended_s < ?", (at_s - retention_s,))
+            self._db.execute("DELETE FROM boosts WHERE hour < ?", (at_s // HOUR_S - BUDGET_HOURS,))
 
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+
+    def _boosted_s(self, hour: int) -> float:
+        row = self._db.execute(
+            "SELECT coalesce(sum(replica_s), 0) FROM boosts WHERE hour > ?", (hour - BUDGET_HOURS,)
+        ).fetchone()
+        return float(row[0])
 
     def _end(self, target: DeploymentId, key: str, at_s: float, why: str) -> None:
         self._db.execute(

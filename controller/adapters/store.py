@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from controller.core.records import record
 from controller.core.types import Decision, DeploymentId, Outcome, Tick
@@ -36,10 +36,22 @@ class JournalError(RuntimeError):
     """The journal cannot be used; the message names the file and what to do."""
 
 
-class Journal:
-    """One open journal file; made if it is not there. Use from one thread at a time."""
+class Companion(Protocol):
+    """Whoever keeps something of a tick in the same transaction."""
 
-    def __init__(self, path: Path, retention_s: float) -> None:
+    def within(self, journal: sqlite3.Connection, tick: Tick) -> None:
+        """Write it, in the open transaction."""
+
+    def kept(self) -> None:
+        """The transaction was committed."""
+
+
+class Journal:
+    """One open journal file; made if it is not there. Use from one thread at a time. What
+    `companion` keeps of a tick is there exactly if the tick's decisions are."""
+
+    def __init__(self, path: Path, retention_s: float, companion: Companion | None = None) -> None:
+        self.companion = companion
         self._path = path
         self._retention_s = retention_s
         self._pruned_s = float("-inf")
@@ -75,6 +87,8 @@ class Journal:
                     "INSERT OR REPLACE INTO learned VALUES (?, ?, ?, ?)",
                     [(*target, at_s, json.dumps(body)) for target, body in tick.learned.items()],
                 )
+                if self.companion is not None:
+                    self.companion.within(self._db, tick)
                 if at_s - self._pruned_s >= PRUNE_EVERY_S:
                     self._db.execute(
                         "DELETE FROM decisions WHERE at_s < ?", (at_s - self._retention_s,)
@@ -82,6 +96,8 @@ class Journal:
                     self._pruned_s = at_s
         except sqlite3.Error as error:
             raise JournalError(f"journal {self._path}: {error}") from error
+        if self.companion is not None:
+            self.companion.kept()
 
     def learned(self, target: DeploymentId) -> dict[str, Any] | None:
         """What was last learned of a deployment, or None."""

@@ -26,6 +26,11 @@ class Asking:
         self._ownership = Ownership()
         self._compliance = Compliance()
 
+    @property
+    def paused_until_s(self) -> float:
+        """When writing goes on after the last conflict; in the past where there is none."""
+        return self._ownership.paused_until_s
+
     def answered(self, plan: Plan, observation: Observation) -> Plan:
         """The plan, with the reason that someone else writes the replicas too, or that Serve does
         not do what it was asked to."""

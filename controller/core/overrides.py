@@ -10,6 +10,9 @@ from enum import StrEnum
 from math import ceil, isfinite
 from typing import Any
 
+from controller.core.types import Plan
+
+BOOST_GUARD = "boosted_on_request"
 MOST_REPLICAS = 10_000
 LARGEST_FACTOR = 100.0
 
@@ -124,6 +127,14 @@ def boosted(overrides: Iterable[Override], base: int) -> int:
     """The largest of what the boosts make of `base`: boosts do not add up."""
     boosts = (each for each in overrides if each.effect is Effect.BOOST)
     return max((each.boosted(base) for each in boosts), default=base)
+
+
+def boosted_by(plan: Plan) -> int:
+    """How many replicas of a plan are there for a boost alone, at most."""
+    for step in plan.trail:
+        if step.guard == BOOST_GUARD:
+            return max(0, min(step.after, plan.wanted) - step.before)
+    return 0
 
 
 def held(overrides: Iterable[Override]) -> bool:

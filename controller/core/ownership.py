@@ -28,6 +28,11 @@ class Ownership:
         self._paused_until_s = float("-inf")
         self._pause_s = FIRST_PAUSE_S
 
+    @property
+    def paused_until_s(self) -> float:
+        """When writing may go on after the last conflict; in the past where there is none."""
+        return self._paused_until_s
+
     def ask(self, setpoint: int) -> None:
         """Note a value that we are about to write."""
         self._asked = setpoint

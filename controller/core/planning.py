@@ -27,6 +27,7 @@ from controller.core.risk import Lateness, RiskTable
 from controller.core.signals import Freshness, SignalReader, blindness, doubtful
 from controller.core.sizing import Backlog, extra_demand_rps, need, projected_backlog
 from controller.core.supply import Supply
+from controller.core.timers import Needs, timers
 from controller.core.types import (
     Decision,
     DeploymentId,
@@ -120,7 +121,12 @@ class Planner:
         self._plan_made, self._wanted = plan, plan.wanted
         self._ticked_s = observation.at_s
         action = self._asking.action(plan, observation)
-        return Decision(self.target, observation, near, ahead, self.learned(), plan, action)
+        needs = Needs(self._needs, self.lead_s)
+        waits = timers(plan, self._limits(observation), needs, self._asking.paused_until_s)
+        learned, unforced = self.learned(), self._unforced
+        return Decision(
+            self.target, observation, near, ahead, learned, plan, action, unforced, waits
+        )
 
     @property
     def lead_s(self) -> float:

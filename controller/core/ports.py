@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from controller.core.forecasting.fitting import FitJob, Fitted
+from controller.core.overrides import Override
 from controller.core.planning import Planner
 from controller.core.types import Action, DeploymentId, Outcome, Readings, Replicas, Tick
 
@@ -37,6 +38,14 @@ class Planners(Protocol):
 
     async def refill(self, planners: Mapping[DeploymentId, Planner], now_s: float) -> None:
         """Give history to planners that were made while none could be read."""
+        ...
+
+
+class Overridden(Protocol):
+    """Whoever knows the overrides in force."""
+
+    def of(self, target: DeploymentId, at_s: float) -> tuple[Override, ...]:
+        """Those of a deployment that have not ended at `at_s`."""
         ...
 
 

@@ -21,6 +21,8 @@ def record(decision: Decision, outcome: Outcome) -> dict[str, Any]:
         "ready": None if replicas is None else replicas.ready,
         "setpoint": None if replicas is None else replicas.setpoint,
         "limited_by": decision.plan.limited_by,
+        "unforced": decision.unforced,
+        "timers": [list(timer) for timer in decision.timers],
         "trail": [list(step) for step in decision.plan.trail],
         "action": action.replicas if isinstance(action, ScaleDeployment) else None,
         "applied": outcome.applied,

@@ -282,6 +282,15 @@ class Step(NamedTuple):
     after: int
 
 
+class Timer(NamedTuple):
+    """What keeps a number from changing: the guard, until when at the latest (None: until its
+    cause is gone), and what it waits for."""
+
+    guard: str
+    until_s: float | None
+    what: str
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How many replicas are wanted, the reason in force and the guards that changed it."""
@@ -340,7 +349,8 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One tick of one deployment: one row, one log line, one set of metrics."""
+    """One tick of one deployment: one row, one log line, one set of metrics. `unforced` is what
+    would be wanted without an override; `timers` what keeps the number from changing."""
 
     target: DeploymentId
     observation: Observation
@@ -349,6 +359,8 @@ class Decision:
     learned: Learned
     plan: Plan
     action: Action
+    unforced: int | None = None
+    timers: tuple[Timer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

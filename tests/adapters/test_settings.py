@@ -68,6 +68,28 @@ def test_shadow_and_loopback_are_the_defaults() -> None:
         pytest.param(
             "serve: {token_file: /nowhere/token}", "serve.token_file: no such file", id="no file"
         ),
+        *(
+            pytest.param(f"reactions: [{{name: r, match: {{a: b}}, {keys}}}]", said, id=said)
+            for keys, said in (
+                ("effect: boost", "boost needs one of replicas and factor"),
+                ("effect: boost, replicas: 0", "a boost adds at least 1"),
+                ("effect: hold, replicas: 2", "hold needs neither"),
+                ("effect: pin, factor: 2", "pin needs replicas"),
+                ("effect: kill", "reactions.0.effect: "),
+                ("effect: hold, application: a", "application and deployment go together"),
+                ("effect: hold, ttl_s: 0", "reactions.0.ttl_s: "),
+            )
+        ),
+        pytest.param("reactions: [{name: r, match: {}, effect: hold}]", "match: ", id="all match"),
+        pytest.param(
+            "sinks: [{name: a, url: 'http://x'}, {name: a, url: 'http://y'}]",
+            "sinks has a more than once",
+            id="two sinks of a name",
+        ),
+        pytest.param("sinks: [{name: a, url: x}]", "sinks.0.url: must begin", id="a sink's URL"),
+        pytest.param(
+            "sinks: [{name: a, url: 'http://x', kinds: [boom]}]", "sinks.0.kinds.0: ", id="a kind"
+        ),
         pytest.param("mode: maybe", "mode: ", id="no such mode"),
         pytest.param("- a", "must be a mapping", id="a list"),
         pytest.param("a: [", "is no YAML", id="no YAML"),
