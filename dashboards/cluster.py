@@ -63,16 +63,23 @@ GPUS = Row(
         ),
         Panel(
             "Waiting for room",
-            "Replicas without a node, and placement groups that Ray cannot place.",
+            "Replicas for which no node has room yet.",
+            "short",
+            (Query(f"sum({names.PENDING}{{{OF_DEPLOYMENT}}})", "replicas"),),
+            alert="LeadtimePendingTooLong",
+        ),
+        Panel(
+            "Placement groups that wait",
+            "Placement groups that Ray has not placed, and those that no node could ever hold.",
             "short",
             (
-                Query(f"sum({names.PENDING}{{{OF_DEPLOYMENT}}})", "replicas"),
                 Query(
                     'sum by (State) (ray_gcs_placement_group_count{State=~"Pending|Infeasible"})',
                     "placement groups {{State}}",
                 ),
             ),
             alert="LeadtimePendingTooLong",
+            proof=Proof.RECORDED,
         ),
         Panel(
             "Price of 1,000 tokens",

@@ -14,6 +14,7 @@ class Proof(StrEnum):
     LIVE = "live"  # end-to-end run: Ray, the stand-in engine, the daemon
     VLLM = "vllm"  # what only a real vLLM engine counts
     PAGE = "page"  # what rarely happens: the daemon's own page with that in it
+    RECORDED = "recorded"  # what a busy GCS does not always export: recorded pages
     GPU = "gpu"  # what needs a GPU: recorded names, values invented
 
 

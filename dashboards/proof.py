@@ -18,6 +18,7 @@ with its variables filled against a real Prometheus and had to return a finite v
 | live | `tests/e2e/test_dashboards.py`: Ray Serve, stand-in engine, daemon, faults provoked |
 | vllm | the group `vllm`: the same with a real vLLM engine |
 | page | `tests/dashboards/test_page.py`: the daemon's own page after what rarely happens |
+| recorded | `tests/dashboards/test_recorded.py`: recorded pages of the real servers |
 | gpu | `tests/dashboards/test_recorded.py`: recorded pages; values of GPUs invented |
 """
 

@@ -100,6 +100,11 @@ def test_every_gpu_panel_has_data(prometheus: PrometheusServer) -> None:
     assert unanswered(prometheus.url, asked, VALUES, now()) == []
 
 
+def test_panels_of_the_gcs_have_data_on_its_recorded_page(prometheus: PrometheusServer) -> None:
+    assert of(Proof.RECORDED)
+    assert unanswered(prometheus.url, of(Proof.RECORDED), VALUES, now()) == []
+
+
 def engine_panels() -> list[PanelQuery]:
     """Panels that need nothing but vLLM's page and Serve's beside it."""
     return [

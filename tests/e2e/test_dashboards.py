@@ -156,9 +156,3 @@ def test_drop_downs_are_filled(live: World) -> None:
             timeout=10,
         ).json()["data"]
         assert expected in found
-
-
-def test_when_the_gcs_dies_that_is_what_fires(live: World) -> None:
-    (gcs,) = [p for p in live.group.members() if "gcs_server" in p.name()]
-    gcs.kill()
-    wait_for(lambda: "RayGcsDown" in firing(live), 40, "RayGcsDown")
