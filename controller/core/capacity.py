@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from controller.core.kv_cache import KvCache
 from controller.core.types import Load
 from controller.core.windows import Values
 
@@ -69,20 +70,28 @@ class Capacity:
         self._recent_tokens: float | None = None
         self._moments = [0.0] * 5
         self._work = [0.0] * 2
+        self._kv_cache = KvCache(max(10 * window_s, memory_s / 48))
 
     def state(self) -> dict[str, list[float]]:
         """What was learned: for the slow-down the weighted sums of 1, m, m^2, S and m S, m the
-        company; for the work those of 1 and of the work."""
-        return {"slow_down": list(self._moments), "work": list(self._work)}
+        company; for the work those of 1 and of the work; for the KV cache those of shares used
+        and of requests running."""
+        return {
+            "slow_down": list(self._moments),
+            "work": list(self._work),
+            "kv_cache": self._kv_cache.state(),
+        }
 
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
         """Continue from an earlier `state()`."""
         self._moments = [float(value) for value in state["slow_down"]]
         self._work = [float(value) for value in state["work"]]
+        self._kv_cache.restore(state.get("kv_cache", (0.0, 0.0)))
 
     def observe(self, load: Load, ready: int) -> None:
         """Take one tick in: what ran on `ready` replicas since the last."""
         self._follow_tokens(load)
+        self._kv_cache.observe(load, ready)
         if ready != self._ready or load.completions is None:
             self._ready = ready
             self._ongoing = load.ongoing
@@ -120,10 +129,12 @@ class Capacity:
             self.learn(float(pairs[at] / running[at]), float(done[at]), stay_s)
 
     def law(self, slots: float) -> CapacityLaw | None:
-        """The law as known now, for a replica of `slots` slots; None before any window."""
+        """The law as known now, for a replica of `slots` slots, or of as many requests as its KV
+        cache holds if that is fewer; None before any window."""
         weight, worked = self._work
         if weight <= 0:
             return None
+        slots = min(slots, self._kv_cache.requests)
         return CapacityLaw(slots, worked / weight * self.mix, self._beta())
 
     @property

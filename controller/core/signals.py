@@ -117,6 +117,8 @@ class SignalReader:
         self._counters = {
             name: CounterTracker(freshness.stale_s, freshness.patience_s) for name in COUNTERS
         }
+        # Ray exports it from the first one on, so that its absence is no signal.
+        self._preemptions = CounterTracker(freshness.stale_s, freshness.patience_s)
         self._checks = CrossChecks(freshness.stale_s, freshness.patience_s)
         self._upstream = Upstream(freshness.stale_s, freshness.patience_s)
         self._idle_until_s: float | None = None
@@ -210,6 +212,7 @@ class SignalReader:
         signals: Mapping[str, Signal],
         increases: Mapping[str, Increase | None],
     ) -> Load | None:
+        preempted = self._preemptions.advance(readings.preemptions or {})
         in_router, in_replicas = _held(signals["queued"]), _held(signals["ongoing"])
         if in_router.trust is Trust.MISSING and self._arrivals.end_s is None:
             in_router = NONE_HELD
@@ -223,6 +226,7 @@ class SignalReader:
             ongoing=in_replicas.value - in_engine,
             company=self._company(readings),
             interval_s=done.end_s - done.start_s if done is not None else 0.0,
+            preemptions=preempted and preempted.events,
             **{name: _value(signals[name]) for name in OPTIONAL},
             **{name: increase and increase.events for name, increase in increases.items()},
         )

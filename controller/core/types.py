@@ -169,6 +169,7 @@ class Readings:
     errors: Mapping[str, Sample] | None = None
     waiting: Mapping[str, Sample] | None = None
     kv_cache_ratio: Mapping[str, Sample] | None = None
+    preemptions: Mapping[str, Sample] | None = None
     gpu_ratio: Mapping[str, Sample] | None = None
     first_tokens_rps: Mapping[str, Sample] | None = None
     late_ratio: Mapping[str, Sample] | None = None
@@ -213,6 +214,7 @@ class Load:
     first_tokens_rps: float | None = None
     late_ratio: float | None = None
     kv_cache_ratio: float | None = None
+    preemptions: float | None = None
     gpu_ratio: float | None = None
 
 

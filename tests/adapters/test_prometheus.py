@@ -328,7 +328,8 @@ def test_every_name_we_read_is_on_the_recorded_pages() -> None:
     read_names = (*names.SERVE, *names.ENGINE, *names.GPU, names.ROUTER_WAIT, names.ENGINE_TTFT)
     missing = [
         name
-        for name in (*read_names, names.STARTS)
+        # Ray exports the preemptions from the first one on; tests/vllm sees them live.
+        for name in {*read_names, names.STARTS} - {names.PREEMPTIONS}
         if not any(f"\n{spelling}{{" in pages for spelling in names.spellings(name))
     ]
     assert missing == []

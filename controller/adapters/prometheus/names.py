@@ -9,6 +9,7 @@ WAITING = "ray_vllm_num_requests_waiting"
 KV_CACHE = "ray_vllm_kv_cache_usage_perc"
 PROMPT_TOKENS = "ray_vllm_prompt_tokens"
 OUTPUT_TOKENS = "ray_vllm_generation_tokens"
+PREEMPTIONS = "ray_vllm_num_preemptions"
 ROUTER_WAIT = "ray_serve_request_router_fulfillment_time_ms_bucket"
 ENGINE_TTFT = "ray_vllm_time_to_first_token_seconds_bucket"
 STARTS = "ray_serve_replica_startup_latency_ms_bucket"
@@ -17,9 +18,9 @@ STAY = "ray_serve_deployment_processing_latency_ms_bucket"
 HEARTBEAT = "ray_serve_controller_num_control_loops"
 RESOURCES = "ray_resources"
 
-COUNTERS = (ARRIVALS, COMPLETIONS, ERRORS, PROMPT_TOKENS, OUTPUT_TOKENS)
+COUNTERS = (ARRIVALS, COMPLETIONS, ERRORS, PROMPT_TOKENS, OUTPUT_TOKENS, PREEMPTIONS)
 SERVE = (ARRIVALS, COMPLETIONS, ERRORS, QUEUED, ONGOING)
-ENGINE = (WAITING, KV_CACHE, PROMPT_TOKENS, OUTPUT_TOKENS)
+ENGINE = (WAITING, KV_CACHE, PROMPT_TOKENS, OUTPUT_TOKENS, PREEMPTIONS)
 
 GPU_OF_PROCESS = "ray_component_gpu_percentage"
 GPU_OF_NODE = "ray_node_gpus_utilization"

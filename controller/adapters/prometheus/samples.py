@@ -27,7 +27,9 @@ ENGINE_FIELDS = {
     names.KV_CACHE: "kv_cache_ratio",
     names.PROMPT_TOKENS: "prompt_tokens",
     names.OUTPUT_TOKENS: "output_tokens",
+    names.PREEMPTIONS: "preemptions",
 }
+ENGINE_COUNTERS = frozenset({"prompt_tokens", "output_tokens", "preemptions"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def by_replica(
         if target is None:
             continue
         field = ENGINE_FIELDS[names.plain(labels["__name__"])]
-        counter = field.endswith("_tokens")
+        counter = field in ENGINE_COUNTERS
         key = _identity(labels) if counter else labels["ReplicaId"]
         samples, sample = sorted_out[target][field], latest(series)
         if key in samples and field == "waiting":
