@@ -189,6 +189,73 @@ def backtest(
 
 
 @app.command()
+def bench(
+    replicas: Annotated[str, typer.Option(help="Comma-separated counts.")] = "1,2,3",
+    rps: Annotated[
+        str, typer.Option(help="Comma-separated loads, req/s; at least one beyond capacity.")
+    ] = "10,20,40,80",
+    config: ConfigOption = None,
+    deployment: Annotated[
+        str | None,
+        typer.Option(help="APPLICATION/DEPLOYMENT; the one of the settings if there is one."),
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Where clients reach the application; Serve says if not.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Model name; the server's first.")] = None,
+    slo_ttft: Annotated[
+        float | None, typer.Option(min=0.05, max=600, help="Seconds; ttft_s of the settings.")
+    ] = None,
+    warm_up: Annotated[
+        float, typer.Option(min=0, max=3600, help="Seconds of each run not measured.")
+    ] = 10.0,
+    seconds: Annotated[
+        float, typer.Option(min=1, max=3600, help="Seconds of each run measured.")
+    ] = 30.0,
+    prompt_tokens: Annotated[float, typer.Option(min=1, max=1e6, help="Mean prompt.")] = 512.0,
+    prompt_cv: Annotated[float, typer.Option(min=0, max=10, help="Its sd / mean.")] = 1.0,
+    output_tokens: Annotated[float, typer.Option(min=1, max=1e6, help="Mean answer.")] = 128.0,
+    output_cv: Annotated[float, typer.Option(min=0, max=10, help="Its sd / mean.")] = 0.8,
+    seed: Annotated[int, typer.Option(help="Same seed, same requests.")] = 1,
+    time_scale: Annotated[
+        float,
+        typer.Option(
+            min=1, max=100, help="For a stand-in slowed so many times: offer 1/F, show times F."
+        ),
+    ] = 1.0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write all here.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a plot here.")] = None,
+) -> None:
+    """Drive the application open loop at several replica counts: throughput, TTFT p95, linearity,
+    and the likely bottleneck where more replicas carry too little more. Holds the deployment at
+    each count meanwhile and puts it back; pause a daemon that scales it. Needs the extra `serve`.
+
+    Exit codes: 0 measured, 1 a run failed, 2 wrong input, 130 interrupted (put back, too).
+    """
+    from controller.commands.bench import Asked, bench_app
+
+    asked = Asked(
+        replicas=replicas,
+        rates=rps,
+        deployment=deployment,
+        url=url,
+        model=model,
+        slo_ttft_s=slo_ttft,
+        warm_up_s=warm_up,
+        measured_s=seconds,
+        prompt_tokens=prompt_tokens,
+        prompt_cv=prompt_cv,
+        output_tokens=output_tokens,
+        output_cv=output_cv,
+        seed=seed,
+        time_scale=time_scale,
+        json=json_file,
+        html=html,
+    )
+    _exit_with(bench_app, config, asked)
+
+
+@app.command()
 def demo(
     seed: Annotated[int, typer.Option(help="Which day to play.")] = 25,
     out: Annotated[Path, typer.Option(help="Where summary.json and report.html go.")] = Path(
