@@ -113,6 +113,8 @@ async def _one(order: Order, url: str, replicas: int, rate_rps: float) -> Point:
     return replace(
         point,
         offered_rps=rate_rps,
+        arrived_rps=point.arrived_rps * scale,
+        measured_s=point.measured_s / scale,
         completed_rps=point.completed_rps * scale,
         ttft_p50_s=point.ttft_p50_s / scale,
         ttft_p95_s=point.ttft_p95_s / scale,

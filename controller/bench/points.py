@@ -2,21 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, isfinite, nan
+from math import inf, isfinite, nan, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serve_app.load_results import LoadResult
 
-CARRIED = 0.95
-"""Share of the offered load that must be completed for a load to count as carried."""
+SHORT = 0.05
+"""Share of what came that may be left at the end of a load that still counts as carried."""
+CHANCE = 2.0
+"""Standard deviations of a Poisson count that may be left: in a short run, chance is more."""
 GOOD_LINEARITY = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """`replicas` under `offered_rps`: completions and first tokens of the measured seconds.
+    """`replicas` under `offered_rps`: arrivals, completions and first tokens of the `measured_s`.
 
     TTFT percentiles are over every request that was sent then: one that got no first token
     counts as later than all others, so that a percentile may be infinite. `failed_ratio` are
@@ -25,17 +27,20 @@ class Point:
 
     replicas: int
     offered_rps: float
+    arrived_rps: float
     completed_rps: float
     ttft_p50_s: float
     ttft_p95_s: float
     served_ttft_p95_s: float
     failed_ratio: float
     send_lag_p99_s: float
+    measured_s: float
 
     @property
     def carried(self) -> bool:
-        """Whether the load was completed as fast as it came."""
-        return self.completed_rps >= CARRIED * self.offered_rps
+        """Whether the load was completed as fast as it came, as far as chance lets one tell."""
+        arrived, completed = (r * self.measured_s for r in (self.arrived_rps, self.completed_rps))
+        return arrived - completed <= max(SHORT * arrived, CHANCE * sqrt(arrived))
 
 
 def measured(
@@ -57,12 +62,14 @@ def measured(
     return Point(
         replicas,
         offered_rps,
+        sent / (end_s - start_s),
         completed / (end_s - start_s),
         _percentile(all_s, 50),
         _percentile(all_s, 95),
         _percentile(served_s, 95),
         1.0 - int(np.count_nonzero(answered[due])) / sent if sent else nan,
         _percentile(result.send_lag_s[due & ~np.isnan(result.send_lag_s)], 99),
+        end_s - start_s,
     )
 
 

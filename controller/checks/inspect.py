@@ -6,7 +6,11 @@ from dataclasses import replace
 from typing import TypeVar
 
 from controller.adapters.prometheus import audit as metrics_audit
-from controller.adapters.prometheus.client import PrometheusClient, PrometheusError
+from controller.adapters.prometheus.client import (
+    PrometheusClient,
+    PrometheusError,
+    PrometheusSilent,
+)
 from controller.adapters.serve import audit as serve_audit
 from controller.adapters.serve.api import ServeApi, ServeError
 from controller.adapters.serve.gangs import Bundles
@@ -122,13 +126,16 @@ def _ask_prometheus(settings: Settings, client: PrometheusClient, seen: Inspecti
     where = f"prometheus.url {settings.prometheus.url}"
     labels = settings.prometheus.selector
     failures: list[Failure] = []
+    silent = False
 
     def asked(question: Callable[[], Answer]) -> Answer | None:
-        if failures:  # one silence is enough to know of
+        nonlocal silent
+        if silent:
             return None
         try:
             return question()
         except PrometheusError as error:
+            silent = isinstance(error, PrometheusSilent)
             failures.append((where, str(error), "is Prometheus there, and may we ask it?"))
             return None
 
@@ -141,7 +148,7 @@ def _ask_prometheus(settings: Settings, client: PrometheusClient, seen: Inspecti
     versions = asked(lambda: metrics_audit.versions(client, labels))
     stays = asked(lambda: metrics_audit.stays(client, labels, STAY_SHARE)) or {}
     starts = asked(lambda: backfill(settings, client).starts(DAY_S)) or {}
-    view = None if failures else metrics.read(wall_clock_s(), known, ttft_s)
+    view = None if silent else metrics.read(wall_clock_s(), known, ttft_s)
     readings = view.readings if view is not None else {}
     errors = view.errors if view is not None else ()
     subjects = tuple(

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -48,6 +49,8 @@ def bench_app(config: Path | None, asked: Asked) -> int:
     """Measure, print and write; 1 where a run failed, 130 when interrupted."""
     settings = load(config)
     order = ordered(settings, asked)
+    # Ended from outside, it must still put back what was.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         made = asyncio.run(run_bench(settings, order, _progress))
     except (ServeError, NotReady, LoadFailed) as error:

@@ -140,7 +140,7 @@ class Planner:
         return Learned(
             lead_s=self.lead_s,
             capacity_rps=None if law is None else law.capacity_rps,
-            slots=slots,
+            slots=slots if law is None else law.slots,
             work_s=None if law is None else law.work_s,
             price_gpu_s=0.0 if law is None else self._price.gpu_s(self.lead_s, law.capacity_rps),
         )

@@ -139,7 +139,7 @@ class SignalReader:
         arrivals, demand = _demand(arrivals, increase, found)
         if readings.stages:
             demand = self._upstream.added(demand, readings.stages, readings.at_s)
-            signals["upstream"] = self._upstream.held(readings.stages, readings.at_s)
+            signals |= self._upstream.signals(readings.stages, readings.at_s)
         if arrivals.trust is Trust.MISSING and self._is_idle(readings, signals):
             arrivals, demand = self._idle(readings.at_s, signals["ongoing"].age_s)
         signals["arrivals"] = arrivals

@@ -339,8 +339,8 @@ Action = ScaleDeployment | Hold
 @dataclass(frozen=True, slots=True)
 class Learned:
     """What the planner believes of a deployment: the lead it plans with, the requests per
-    second that a full replica gets done, its slots, the work of a mean request alone, and
-    the price of a violation in GPU-seconds."""
+    second that a full replica gets done, how many fill it, the work of a mean request alone,
+    and the price of a violation in GPU-seconds."""
 
     lead_s: float
     capacity_rps: float | None

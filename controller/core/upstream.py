@@ -69,7 +69,8 @@ class Upstream:
         self._pending = 0.0
 
     def added(self, demand: Demand | None, stages: Stages, now_s: float) -> Demand | None:
-        """The demand with what came to be held back since the last one; never below zero."""
+        """The demand with what came to be held back since the last one; never below zero, and
+        not complete while a queue that held requests is silent."""
         growth = {stage: self._follow(stage, seen, now_s) for stage, seen in stages.items()}
         self._pending += sum(
             self._calls_a_request(stage, stages) * grown for stage, grown in growth.items() if grown
@@ -77,18 +78,24 @@ class Upstream:
         if demand is None:
             return None
         arrivals, self._pending = max(demand.arrivals + self._pending, 0.0), 0.0
-        return replace(demand, arrivals=arrivals)
+        complete = demand.complete and not self._silent(stages, now_s)
+        return replace(demand, arrivals=arrivals, complete=complete)
 
-    def held(self, stages: Stages, now_s: float) -> Signal:
-        """Calls at this deployment that are held back now."""
+    def signals(self, stages: Stages, now_s: float) -> dict[str, Signal]:
+        """Calls at this deployment that are held back now, as signal `upstream`; none before a
+        queue was seen."""
         known = [(stage, s) for stage in stages for s in self._queues.get(stage, {}).values()]
         if not known:
-            return Signal(Trust.MISSING)
+            return {}
         total = sum(self._calls_a_request(stage, stages) * s.value for stage, s in known)
         age_s = max(0.0, now_s - max(sample.at_s for _, sample in known))
         if age_s > self._stale_s:
-            return Signal(Trust.STALE, age_s)
-        return Signal(Trust.PRESENT if total else Trust.ZERO, age_s, total)
+            return {"upstream": Signal(Trust.STALE, age_s)}
+        return {"upstream": Signal(Trust.PRESENT if total else Trust.ZERO, age_s, total)}
+
+    def _silent(self, stages: Stages, now_s: float) -> bool:
+        held = (s for stage in stages for s in self._queues.get(stage, {}).values() if s.value > 0)
+        return any(now_s - sample.at_s > self._stale_s for sample in held)
 
     def _follow(self, stage: DeploymentId, seen: Stage, now_s: float) -> float:
         """By how much the queue in front of a stage grew, as far as its counters bear it out."""

@@ -18,9 +18,9 @@ from controller.core.types import DeploymentId
 runner = CliRunner()
 ORDER = Order(DeploymentId("chat", "LLM"), (1, 3), (80.0, 160.0), 2.0)
 POINTS = (
-    Point(1, 80.0, 45.0, 1.0, inf, 1.8, 0.43, 0.003),
-    Point(3, 80.0, 80.0, 0.2, 0.52, 0.52, 0.0, 0.003),
-    Point(3, 160.0, 100.0, 0.9, 2.4, 2.4, 0.0, 0.003),
+    Point(1, 80.0, 80.0, 45.0, 1.0, inf, 1.8, 0.43, 0.003, 30.0),
+    Point(3, 80.0, 80.0, 80.0, 0.2, 0.52, 0.52, 0.0, 0.003, 30.0),
+    Point(3, 160.0, 160.0, 100.0, 0.9, 2.4, 2.4, 0.0, 0.003, 30.0),
 )
 SUSPECT = Suspect("proxy", "the busiest proxy uses 97% of a core", "more proxies")
 

@@ -48,7 +48,24 @@ def test_an_empty_window_knows_nothing() -> None:
 
 
 def point(replicas: int, offered: float, completed: float, p95_s: float = 0.5) -> Point:
-    return Point(replicas, offered, completed, 0.1, p95_s, p95_s, 0.0, 0.0)
+    return Point(replicas, offered, offered, completed, 0.1, p95_s, p95_s, 0.0, 0.0, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("offered", "completed", "measured_s", "carried"),
+    [
+        (8.0, 7.5, 7.0, True),
+        (8.0, 4.0, 7.0, False),
+        (80.0, 77.0, 30.0, True),
+        (80.0, 74.0, 30.0, False),
+    ],
+    ids=["chance, in a short run", "half of it", "nearly all", "a twelfth short in a long run"],
+)
+def test_a_load_is_carried_when_it_is_completed_as_it_came(
+    offered: float, completed: float, measured_s: float, carried: bool
+) -> None:
+    one = Point(1, offered, offered, completed, 0.1, 0.5, 0.5, 0.0, 0.0, measured_s)
+    assert one.carried is carried
 
 
 def test_linearity_is_of_what_each_of_the_fewest_carries() -> None:

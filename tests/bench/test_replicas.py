@@ -1,7 +1,9 @@
 """A deployment is held at a number of replicas, and put back whatever happened."""
 
+import asyncio
 import copy
 import json
+import threading
 from typing import Any
 
 import httpx
@@ -26,6 +28,7 @@ class Dashboard:
     def __init__(self, stuck: bool = False) -> None:
         self.state = copy.deepcopy(APPLICATIONS)
         self.stuck = stuck
+        self.written = threading.Event()
         self.fake: Fake | None = None
 
     def answer(self, path: str, _: dict[str, str]) -> Answer:
@@ -34,6 +37,7 @@ class Dashboard:
         if asked["method"] == "PUT":
             for config in json.loads(asked["body"])["applications"]:
                 self._put(config)
+            self.written.set()
             return 200, "text/plain", b""
         if asked["method"] == "POST":
             name = path.split("/")[4]
@@ -94,6 +98,26 @@ async def test_put_back_after_a_failure_which_says_what_serve_said() -> None:
         with pytest.raises(NotReady, match=r"gang/Model did not settle at 4 replicas"):
             async with HeldReplicas(api, AUTO) as held:
                 await held.set(4, 0.3)
+        assert dashboard.scaling(AUTO) == before
+
+
+async def test_put_back_when_it_is_interrupted() -> None:
+    dashboard = Dashboard(stuck=True)
+    with serving(dashboard.answer) as fake:
+        dashboard.fake = fake
+        api = ServeApi(httpx.AsyncClient(base_url=fake.url))
+        before = copy.deepcopy(dashboard.scaling(AUTO))
+
+        async def measure() -> None:
+            async with HeldReplicas(api, AUTO) as held:
+                await held.set(4, 60.0)
+
+        measuring = asyncio.create_task(measure())
+        assert await asyncio.to_thread(dashboard.written.wait, 10)
+        assert dashboard.scaling(AUTO) != before
+        measuring.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await measuring
         assert dashboard.scaling(AUTO) == before
 
 

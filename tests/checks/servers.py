@@ -56,6 +56,8 @@ def recorded(
     def prometheus(_: str, parameters: dict[str, str]) -> Answer:
         query = parameters["query"]
         name = next((n for part, n in QUERIES.items() if part in query), None)
+        if name is not None and metrics[name] is None:
+            return 422, "application/json", b'{"status": "error", "error": "query is too large"}'
         return vector(metrics[name] if name else [])
 
     with serving(dashboard) as ray, serving(prometheus) as store:

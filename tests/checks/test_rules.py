@@ -434,6 +434,19 @@ def test_an_answer_that_cannot_be_used_is_a_finding_and_the_rest_is_still_judged
         assert {"target_at_the_limit", "cut_streams"} <= rules
 
 
+def test_a_query_that_is_refused_is_a_finding_and_the_others_are_asked() -> None:
+    def refuse(answers: dict[str, Any]) -> None:
+        answers["versions"] = None
+
+    with recorded(change_metrics=refuse) as settings:
+        seen = asyncio.run(inspect(settings))
+    [finding] = found(seen, "unanswered")
+    assert "query is too large" in finding.reason
+    assert seen.versions is None
+    assert seen.cadence is not None
+    assert {one.stay_p99_s for one in seen.subjects} > {None}
+
+
 def subjects(seen: Inspection) -> Iterator[tuple[str, Subject]]:
     for one in seen.subjects:
         yield str(one.deployment.target), one

@@ -164,7 +164,17 @@ def test_a_lost_router_s_queue_is_not_taken_off_the_demand() -> None:
     path.queued = [0.0]
     silent = [path.second(4, lost=True) for _ in range(40)]
     assert all(rate_of(seen) == pytest.approx(4.0) for seen in silent)
-    assert silent[-1].signals["upstream"].trust is Trust.MISSING
+    assert "upstream" not in silent[-1].signals
+
+
+def test_nothing_is_taken_away_while_a_queue_that_held_requests_is_silent() -> None:
+    path = Path(most=[4.0], calls=[1.0])
+    for _ in range(20):
+        path.second(8)
+    silent = [path.second(8, lost=True) for _ in range(40)]
+    # Two scrapes late is not silent; after the patience it is forgotten.
+    whole = [seen.demand.complete for seen in silent if seen.demand is not None]
+    assert whole == [True] * 5 + [False] * 25 + [True] * 10
 
 
 def test_a_daemon_that_starts_into_a_queue_counts_only_what_comes() -> None:
