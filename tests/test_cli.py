@@ -3,15 +3,26 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from typer.testing import CliRunner
 
 from controller.cli import app
 from controller.settings import Settings, load
 
 runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def own_log() -> Iterator[None]:
+    """A command's log goes to the runner's stderr, which is closed when it ends."""
+    yield
+    structlog.reset_defaults()
+
+
 NOWHERE = "serve: {url: 'http://127.0.0.1:1'}\nprometheus: {url: 'http://127.0.0.1:1'}\n"
 
 
