@@ -7,8 +7,10 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import psutil
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.exceptions import VLLMClientError
 from vllm.outputs import RequestOutput
@@ -38,6 +40,7 @@ class VllmEngine:
         self._engine: AsyncLLM | None = None
         self._defaults: dict[str, Any] = {}
         self._warm = False
+        self._shared_memory: set[Path] = set()
 
     async def start(self) -> None:
         engine = self._engine = AsyncLLM.from_engine_args(
@@ -50,6 +53,7 @@ class VllmEngine:
         except RequestRefused:  # a base model has no chat template
             await self._run(replace(WARM_UP, messages=(), prompt="hello"))
         self._warm = True
+        self._shared_memory = shared_memory_of_children()
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[Chunk, None]:
         engine = self._running()
@@ -78,6 +82,9 @@ class VllmEngine:
     async def stop(self) -> None:
         if self._engine is not None:
             self._engine.shutdown()
+        # vLLM leaves its queues' segments behind; a node sees replicas come and go for months.
+        for segment in self._shared_memory:
+            segment.unlink(missing_ok=True)
 
     def _running(self) -> AsyncLLM:
         if self._engine is None:
@@ -150,6 +157,15 @@ class VllmEngine:
                     super().record(*args, **kwargs)
 
         return WarmStatLogger
+
+
+def shared_memory_of_children() -> set[Path]:
+    """Python's shared memory segments that processes below this one have mapped."""
+    mapped: set[Path] = set()
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            mapped |= {Path(region.path) for region in child.memory_maps()}
+    return {path for path in mapped if path.match("/dev/shm/psm_*")}
 
 
 def _chunk(output: RequestOutput) -> Chunk:

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from tests.vllm.conftest import START_WITHIN_S, Served, becomes, chat, stream, usage
@@ -25,6 +27,16 @@ def have_answered(served: Served) -> int:
     """Replicas that have answered a request; the router knows a new one a moment after Serve."""
     names = [f'ReplicaId="{one["replica_id"]}"' for one in served.running()]
     return sum(served.total("ray_vllm_request_success_total", name) is not None for name in names)
+
+
+def shared_memory(pid: int) -> set[Path]:
+    """Segments that the engine of a replica has mapped."""
+    regions = [
+        region.path
+        for child in psutil.Process(pid).children(recursive=True)
+        for region in child.memory_maps()
+    ]
+    return {Path(path) for path in regions if path.startswith("/dev/shm/psm_")}
 
 
 @pytest.fixture
@@ -52,6 +64,8 @@ async def test_shrinking_under_open_streams_loses_none(
     for one in began:
         await asyncio.wait_for(one.wait(), timeout=30)
     assert await becomes(lambda: busy_replicas(served) == 2), "both engines have streams"
+    segments = {one["replica_id"]: shared_memory(one["pid"]) for one in served.running()}
+    assert all(segments.values())
     served.scale(1)
     assert await becomes(
         lambda: any(one["state"] == "STOPPING" for one in served.llm()["replicas"]), 5
@@ -59,3 +73,7 @@ async def test_shrinking_under_open_streams_loses_none(
     assert not all(task.done() for task in streams), "streams are open while a replica leaves"
     for events in await asyncio.gather(*streams):
         assert usage(events)["completion_tokens"] == TOKENS
+    assert await becomes(lambda: len(served.llm()["replicas"]) == 1, 60)
+    [stays] = served.running()
+    left = set.union(*(of for name, of in segments.items() if name != stays["replica_id"]))
+    assert not [segment for segment in left if segment.exists()], "it leaves no memory behind"
