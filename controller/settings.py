@@ -383,6 +383,8 @@ def _read(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: is no YAML: {error}") from error
+    except RecursionError:
+        raise SettingsError(f"{path}: is nested too deeply to be settings") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
