@@ -314,6 +314,90 @@ def push(
     raise typer.Exit(push_dashboards(grafana, prometheus, runbook, token_file, dry_run))
 
 
+TargetArgument = Annotated[str, typer.Argument(metavar="APP/DEPLOYMENT")]
+ForOption = Annotated[str, typer.Option("--for", help="How long: 900 (seconds), 15m, 2h, 1d.")]
+WhyOption = Annotated[str, typer.Option("--why", help="Why; kept with who and when.")]
+UrlOption = Annotated[
+    str | None, typer.Option("--url", help="The daemon; without it http.host and http.port.")
+]
+
+
+@app.command()
+def pin(
+    target: TargetArgument,
+    replicas: Annotated[int, typer.Argument(min=0, help="So many, within the bounds.")],
+    for_: ForOption,
+    why: WhyOption,
+    config: ConfigOption = None,
+    url: UrlOption = None,
+) -> None:
+    """Keep a deployment at a number for a while, whatever the load does.
+
+    Bounds and free resources still hold. It survives restarts. Needs http.token_file.
+    Exit codes: 0 done, 1 the daemon refused or does not answer, 2 wrong settings.
+    """
+    from controller.commands.override import override
+
+    _exit_with(override, config, url, target, "pin", replicas, for_, why)
+
+
+@app.command()
+def pause(
+    target: TargetArgument,
+    for_: ForOption,
+    why: WhyOption,
+    config: ConfigOption = None,
+    url: UrlOption = None,
+) -> None:
+    """Leave a deployment at the number that it has for a while. As `pin`."""
+    from controller.commands.override import override
+
+    _exit_with(override, config, url, target, "pause", None, for_, why)
+
+
+@app.command()
+def resume(
+    target: TargetArgument,
+    why: WhyOption,
+    config: ConfigOption = None,
+    url: UrlOption = None,
+) -> None:
+    """End what `pin` or `pause` began before its time."""
+    from controller.commands.override import override
+
+    _exit_with(override, config, url, target, "resume", None, None, why)
+
+
+journal_app = typer.Typer(help="What the journal holds.", no_args_is_help=True)
+app.add_typer(journal_app, name="journal")
+
+
+@journal_app.command("export")
+def journal_export(
+    config: ConfigOption = None,
+    journal: Annotated[
+        Path | None, typer.Option(help="The file; without it journal.path of the settings.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only the last 90 (seconds), 15m, 6h, 14d.")
+    ] = None,
+    deployment: Annotated[str | None, typer.Option(help="Only APP/DEPLOYMENT.")] = None,
+    style: Annotated[
+        str, typer.Option("--format", help="jsonl: everything; csv: the numbers.")
+    ] = "jsonl",
+    out: Annotated[
+        Path | None, typer.Option(help="File to write; without it the terminal.")
+    ] = None,
+) -> None:
+    """Write out the decisions of the journal, oldest first, while a daemon runs or after.
+
+    Exit codes: 0 written, 2 wrong settings or no usable journal.
+    """
+    from controller.commands.journal import export
+
+    _exit_with(export, config, journal, since, deployment, style, out)
+
+
 def _exit_with(command: Any, *arguments: Any) -> None:
     """Run a command; what an operator can mend is said in a line, not as a traceback."""
     from controller.adapters.store import JournalError

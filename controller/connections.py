@@ -1,6 +1,8 @@
 """How the settings reach Serve and Prometheus: clients, sources, history."""
 
 import ssl
+from collections.abc import Callable
+from math import inf
 
 import httpx
 
@@ -8,15 +10,15 @@ from controller.adapters.prometheus.backfill import Backfill
 from controller.adapters.prometheus.client import PrometheusClient, PrometheusOptions
 from controller.adapters.prometheus.source import PrometheusSource
 from controller.adapters.serve.api import ServeApi
-from controller.adapters.serve.source import ServeSource
+from controller.adapters.serve.source import Published, ServeSource, nothing_published
 from controller.adapters.serve.view import Actuation
 from controller.core.periods import Periods
 from controller.core.types import DeploymentId
 from controller.settings import PrometheusSettings, ServeSettings, Settings, SettingsError
 
 
-def serve_api(settings: ServeSettings) -> ServeApi:
-    """Serve's REST API, with Ray's token where one is set."""
+def serve_api(settings: ServeSettings, fence: Callable[[], float] = lambda: inf) -> ServeApi:
+    """Serve's REST API, with Ray's token where one is set; `fence` as for `ServeApi`."""
     token = settings.token.get_secret_value() if settings.token else None
     if settings.token_file is not None:
         token = settings.token_file.read_text().strip()
@@ -27,7 +29,7 @@ def serve_api(settings: ServeSettings) -> ServeApi:
         verify=trusted(settings),
         trust_env=False,
     )
-    return ServeApi(client, settings.timeout_s)
+    return ServeApi(client, settings.timeout_s, fence)
 
 
 def trusted(settings: ServeSettings) -> ssl.SSLContext | bool:
@@ -40,7 +42,9 @@ def trusted(settings: ServeSettings) -> ssl.SSLContext | bool:
         raise SettingsError(f"serve.ca_file: holds no certificate: {error}") from error
 
 
-def serve_source(settings: Settings, api: ServeApi) -> ServeSource:
+def serve_source(
+    settings: Settings, api: ServeApi, published: Published = nothing_published
+) -> ServeSource:
     """The deployments of the settings, as Serve sees them."""
     chosen = {
         DeploymentId(entry.application, entry.deployment): (
@@ -48,7 +52,7 @@ def serve_source(settings: Settings, api: ServeApi) -> ServeSource:
         )
         for entry in settings.deployments
     }
-    return ServeSource(api, chosen, settings.serve.elastic)
+    return ServeSource(api, chosen, settings.serve.elastic, published)
 
 
 def prometheus_options(settings: PrometheusSettings) -> PrometheusOptions:

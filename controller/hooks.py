@@ -65,6 +65,7 @@ class Hooks:
     leads: Callable[[], bool]
     _pruned_s: float = field(default=float("-inf"), init=False)
     _spent: bool = field(default=False, init=False)
+    _started: bool = field(default=False, init=False)
 
     def routes(self, board: Shows, decisions: Decisions) -> list[BaseRoute]:
         """The endpoints: the status page and Alertmanager's."""
@@ -115,9 +116,13 @@ class Hooks:
             self.desk.prune(tick.at_s - retention_s)
             self.outbox.prune(tick.at_s - retention_s)
 
-    def start(self) -> None:
-        """Deliver events from now on."""
-        self.mailer.start()
+    def take_up(self) -> None:
+        """We lead from now on: overrides that were made elsewhere hold, and events are
+        delivered."""
+        self.overrides.reload()
+        if not self._started:
+            self._started = True
+            self.mailer.start()
 
     async def close(self) -> None:
         """Stop delivering; close the files."""

@@ -106,10 +106,16 @@ class Slo(Section):
         description="requests a replica runs at once (vLLM's max_num_seqs); null: as Serve's "
         "max_ongoing_requests says",
     )
-    actuation: Literal["floor", "external"] | None = Field(
+    actuation: Literal["policy", "floor", "external"] | None = Field(
         None,
-        description="floor raises min_replicas under Serve's own autoscaler, external sets the "
-        "target; null: external where external_scaler_enabled, else floor",
+        description="policy offers a floor to the LeadtimePolicy inside Serve, floor raises "
+        "min_replicas under Serve's own autoscaler, external sets the target; null: external where "
+        "external_scaler_enabled, policy where it is configured, else floor",
+    )
+    on_exit: Literal["peak", "hold"] = Field(
+        "peak",
+        description="what SIGTERM leaves behind under external, where nothing scales after us: "
+        "peak sets the largest number wanted within 24 hours, hold leaves what is there",
     )
 
     @model_validator(mode="after")
@@ -222,6 +228,14 @@ class HttpSettings(Section):
     read_token_file: ReadableFile | None = Field(
         None, description="file with that token, read again at every request"
     )
+    token: SecretStr | None = Field(
+        None,
+        description="bearer token of operators (pin, pause, resume), who can do nothing without "
+        "it; better token_file",
+    )
+    token_file: ReadableFile | None = Field(
+        None, description="file with that token, read again at every request"
+    )
     certificate_file: ReadableFile | None = Field(
         None, description="our certificate (PEM); with key_file: HTTPS instead of HTTP"
     )
@@ -237,6 +251,21 @@ class HttpSettings(Section):
         if self.client_ca_file is not None and self.certificate_file is None:
             raise ValueError("client_ca_file needs certificate_file and key_file")
         return self
+
+
+class PolicySettings(Section):
+    """The floors that the policy inside Serve reads (actuation: policy)."""
+
+    ttl_s: float = Field(
+        60.0,
+        ge=5,
+        le=3600,
+        description="seconds that a floor holds after the tick that decided it; what the death of "
+        "this daemon may cost, and what its restart may take",
+    )
+    file: Path | None = Field(
+        None, description="file to write floors to as well, for policies that cannot reach us"
+    )
 
 
 class JournalSettings(Section):
@@ -317,6 +346,7 @@ class Settings(BaseSettings):
     serve: ServeSettings = Field(default_factory=ServeSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)
     webhooks: WebhookSettings = Field(default_factory=WebhookSettings)
+    policy: PolicySettings = Field(default_factory=PolicySettings)
     journal: JournalSettings = Field(default_factory=JournalSettings)
     log: LogSettings = Field(default_factory=LogSettings)
 
@@ -355,6 +385,15 @@ class Settings(BaseSettings):
             twice = sorted({name for name in called if called.count(name) > 1})
             if twice:
                 raise ValueError(f"{listed} has {', '.join(twice)} more than once")
+        return self
+
+    @model_validator(mode="after")
+    def _floors_outlive_ticks(self) -> "Settings":
+        if self.policy.ttl_s < 2 * self.tick_s:
+            raise ValueError(
+                f"policy.ttl_s ({self.policy.ttl_s:g}) must be at least twice tick_s "
+                f"({self.tick_s:g}), or floors would come and go"
+            )
         return self
 
 

@@ -1,42 +1,39 @@
 """Builds the daemon from its settings: the only module that knows every adapter."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
+from starlette.routing import Route
 
 from controller.adapters.calendar import Calendar, Entry
 from controller.adapters.fitter import Fitter
 from controller.adapters.http import Board, HttpServer, application
+from controller.adapters.overriding import Desk, override_route
 from controller.adapters.prometheus.backfill import Backfill
 from controller.adapters.prometheus.client import PrometheusClient, PrometheusError
 from controller.adapters.prometheus.source import PrometheusSource
-from controller.adapters.serve.actuator import ServeActuator, ShadowActuator
 from controller.adapters.serve.api import ServeApi, ServeError, Unreachable
 from controller.adapters.serve.source import ServeSource
 from controller.adapters.store import Journal, JournalError
 from controller.adapters.telemetry import Telemetry
-from controller.connections import (
-    backfill,
-    metrics_source,
-    prometheus_options,
-    serve_api,
-    serve_source,
-)
+from controller.connections import backfill, metrics_source, prometheus_options
 from controller.core.periods import Periods
 from controller.core.planning import Planner, PlannerSettings
 from controller.core.ports import Known, Overridden
 from controller.core.types import DeploymentId, Readings, Tick
 from controller.hooks import Hooks, build_hooks
+from controller.leading import Leadership, LeadersRecorder, LedPlanners
 from controller.loop import Loop, wall_clock_s
 from controller.patience import Gate, NotAnswered
 from controller.promises import slo_of as slo_of
 from controller.securing import secured, tls
-from controller.settings import EventSettings, Settings, SettingsError
+from controller.settings import EventSettings, Settings, SettingsError, Slo
 from controller.sharing import gpu_budget
+from controller.writing import Writing, leadership, leave, permit, writing
 
 SECONDS_PER_DAY = 86_400.0
 EVENTS_EVERY_S = 3600.0
@@ -49,9 +46,15 @@ class ClusterSource:
     """Serve's account and Prometheus's, one after the other, failures noted and not raised."""
 
     def __init__(
-        self, settings: Settings, serve: ServeSource, metrics: PrometheusSource, watch: Telemetry
+        self,
+        settings: Settings,
+        serve: ServeSource,
+        metrics: PrometheusSource,
+        watch: Telemetry,
+        unread: Callable[[], list[str]] = list,
     ) -> None:
         self._settings = settings
+        self._unread = unread
         self._serve = serve
         self._metrics = metrics
         self._watch = watch
@@ -102,6 +105,7 @@ class ClusterSource:
         else:
             self._metrics_gate.succeeded()
         self._fail("prometheus", view.errors)
+        self._fail("floors", self._unread())
         for gpu in view.gpus:
             self._watch.gpu(gpu.node, gpu.gpu, gpu.utilization_ratio, gpu.memory_ratio)
         if abs(now_s - self._clocks_s) >= CLOCKS_EVERY_S:
@@ -150,7 +154,7 @@ class DeploymentPlanners:
         self.overrides = overrides
         self._backfill = backfill
         self._watch = watch
-        self._unfilled: set[DeploymentId] = set()
+        self.unfilled: set[DeploymentId] = set()
         self._tried_s = float("-inf")
         self._foretold_s = float("-inf")
 
@@ -158,11 +162,9 @@ class DeploymentPlanners:
         """A planner each; history is read for all of them at once."""
         planners = {}
         for target in targets:
-            slo = slo_of(self._settings, target)
-            bounds = slo.min_replicas, slo.max_replicas
-            self._watch.promised(target, slo.ttft_s, slo.attainment, *bounds)
+            self._promise(target)
             planners[target] = self._continued(target)
-            self._unfilled.add(target)
+            self.unfilled.add(target)
         now_s = wall_clock_s()
         self._foretell(planners, now_s)
         await self._fill(planners, now_s)
@@ -172,14 +174,25 @@ class DeploymentPlanners:
         """A planner with what an earlier run learned; anew where that cannot be read."""
         settings = planner_settings(self._settings, target)
         planner = Planner(target, settings)
-        learned = self._journal.learned(target)
-        if learned is not None:
-            try:
+        try:
+            learned = self._journal.learned(target)
+            if learned is not None:
                 planner.restore(learned)
-            except (KeyError, TypeError, ValueError) as error:
-                self._watch.failed_source("journal", f"learned state of {target}: {error!r}")
-                return Planner(target, settings)
+        except (JournalError, KeyError, TypeError, ValueError) as error:
+            self._watch.failed_source("journal", f"learned state of {target}: {error!r}")
+            return Planner(target, settings)
         return planner
+
+    def continue_from(self, before: "DeploymentPlanners", planners: Iterable[DeploymentId]) -> None:
+        """Go on with planners that another made, and with the history that it could not read."""
+        self.unfilled = before.unfilled & set(planners)
+        for target in planners:
+            self._promise(target)
+
+    def _promise(self, target: DeploymentId) -> None:
+        slo = slo_of(self._settings, target)
+        bounds = slo.min_replicas, slo.max_replicas
+        self._watch.promised(target, slo.ttft_s, slo.attainment, *bounds)
 
     async def refill(self, planners: Mapping[DeploymentId, Planner], now_s: float) -> None:
         """Once a minute, try again to read the history that could not be read; once an hour,
@@ -189,8 +202,8 @@ class DeploymentPlanners:
         if now_s - self._foretold_s >= EVENTS_EVERY_S:
             self._foretold_s = now_s
             self._foretell(planners, now_s)
-        if self._unfilled and now_s - self._tried_s >= REFILL_EVERY_S:
-            waiting = {target: planners[target] for target in self._unfilled & planners.keys()}
+        if self.unfilled and now_s - self._tried_s >= REFILL_EVERY_S:
+            waiting = {target: planners[target] for target in self.unfilled & planners.keys()}
             await self._fill(waiting, now_s)
 
     def _foretell(self, planners: Mapping[DeploymentId, Planner], now_s: float) -> None:
@@ -202,7 +215,7 @@ class DeploymentPlanners:
         self._tried_s = now_s
         span_s = self._settings.history_seasons * self._settings.season_s
         if span_s <= 0:
-            self._unfilled.clear()
+            self.unfilled.clear()
             return
         try:
             past = await asyncio.to_thread(self._backfill.read, now_s, span_s, self._progress)
@@ -210,7 +223,7 @@ class DeploymentPlanners:
             self._watch.failed_source("backfill", str(error))
             return
         for target, planner in planners.items():
-            self._unfilled.discard(target)
+            self.unfilled.discard(target)
             if target in past.rates:
                 planner.forecaster.backfill(past.rates[target], past.start_s)
             if target in past.work:
@@ -262,10 +275,18 @@ class Daemon:
     fitter: Fitter
     board: Board
     telemetry: Telemetry
+    writing: Writing
+    leadership: Leadership
+    planners: DeploymentPlanners
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Serve HTTP and tick until `stop`; the journal is closed last."""
-        more = self.hooks.routes(self.board, self._decisions)
+    async def run(self, stop: asyncio.Event, halt: asyncio.Event) -> None:
+        """Serve HTTP and tick until `stop`, or until `halt` lets a successor in, which is to be set
+        between two ticks. The journal is closed last."""
+        more = [
+            *self.hooks.routes(self.board, self._decisions),
+            self.writing.route(),
+            self._override_route(),
+        ]
         app = application(self.board, self.telemetry.page, self._decisions, wall_clock_s, more)
         http = self.settings.http
         guarded = secured(app, http, self.settings.journal, self.telemetry, wall_clock_s)
@@ -274,14 +295,21 @@ class Daemon:
         self.telemetry.log.info(
             "started", mode=self.settings.mode, http=f"{self.settings.http.host}:{port}"
         )
-        self.hooks.start()
+        self.leadership.begin()
+        keeping = asyncio.create_task(self.leadership.keep(asyncio.Event()))
+        stopping = asyncio.create_task(_pass_on(stop, halt))
         try:
             problems = await self.source.ambiguities()
             if problems:
                 raise SettingsError("\n".join(f"prometheus.selector: {p}" for p in problems))
-            await self.loop.first_fits()
-            await self.loop.run(stop)
+            if not self.loop.planners:
+                await self.loop.first_fits()
+            await self.loop.run(halt)
+            if stop.is_set():
+                await self._leave()
         finally:
+            keeping.cancel()
+            stopping.cancel()
             await server.stop()
             await self.close()
             self.telemetry.log.info("stopped")
@@ -290,9 +318,27 @@ class Daemon:
         """Close every connection and file."""
         self.fitter.close()
         await self.hooks.close()
+        self.writing.lease.release()
         await self.serve.close()
         self.prometheus.close()
         self.journal.close()
+
+    def _override_route(self) -> Route:
+        desk = Desk(
+            self.hooks.overrides,
+            lambda: list(self.loop.planners),
+            wall_clock_s,
+            self.writing.lease.left_s,
+            lambda said: self.telemetry.log.warning("override", what=said),
+        )
+        return override_route(desk, permit(self.settings.http))
+
+    async def _leave(self) -> None:
+        for said in await leave(self.settings, self.writing, self.journal, self._slo_of):
+            self.telemetry.log.info(said)
+
+    def _slo_of(self, target: DeploymentId) -> Slo:
+        return slo_of(self.settings, target)
 
     def _decisions(
         self, target: DeploymentId | None, limit: int, until_s: float | None
@@ -306,28 +352,57 @@ def build(settings: Settings) -> Daemon:
     telemetry = Telemetry(active)
     if settings.gpu_hour_price is not None:
         telemetry.gpu_hour_price(settings.gpu_hour_price)
-    serve = serve_api(settings.serve)
     prometheus = PrometheusClient(prometheus_options(settings.prometheus))
-    source = serve_source(settings, serve)
-    journal = Journal(settings.journal.path, settings.journal.retention_days * SECONDS_PER_DAY)
+    made = writing(settings)
+    retention_s = settings.journal.retention_days * SECONDS_PER_DAY
+    journal = Journal(settings.journal.path, retention_s, epoch=lambda: made.lease.epoch)
+    if journal.problem:
+        telemetry.failed_journal(journal.problem)
     hooks = build_hooks(settings, telemetry.registry, wall_clock_s, journal.decisions)
     journal.companion = hooks.outbox
     board = Board(settings.mode, 3 * settings.tick_s + settings.prometheus.timeout_s)
     fitter = Fitter()
-    cluster = ClusterSource(settings, source, metrics_source(settings, prometheus), telemetry)
+    metrics = metrics_source(settings, prometheus)
+    cluster = ClusterSource(settings, made.source, metrics, telemetry, made.unread)
+    leads = leadership(settings, made, journal, lambda: cluster.failures, telemetry, hooks.take_up)
+    past = backfill(settings, prometheus)
+    planners = DeploymentPlanners(settings, journal, hooks, past, telemetry)
     loop = Loop(
         cluster,
-        DeploymentPlanners(settings, journal, hooks, backfill(settings, prometheus), telemetry),
-        ServeActuator(serve, source.actuation) if active else ShadowActuator(),
-        (telemetry, board, WatchedJournal(journal, telemetry), hooks),
+        LedPlanners(planners, leads),
+        made.actuator,
+        (
+            telemetry,
+            board,
+            *made.recorders(WatchedJournal(journal, telemetry)),
+            LeadersRecorder(hooks, made.lease),
+        ),
         fitter,
         telemetry,
         settings.tick_s,
         budget=gpu_budget(settings),
     )
     return Daemon(
-        settings, cluster, loop, serve, prometheus, journal, hooks, fitter, board, telemetry
+        settings,
+        cluster,
+        loop,
+        made.serve,
+        prometheus,
+        journal,
+        hooks,
+        fitter,
+        board,
+        telemetry,
+        made,
+        leads,
+        planners,
     )
+
+
+async def _pass_on(stop: asyncio.Event, halt: asyncio.Event) -> None:
+    """Whoever is to stop halts."""
+    await stop.wait()
+    halt.set()
 
 
 def calendar_of(settings: Settings, target: DeploymentId) -> Calendar:

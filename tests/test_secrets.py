@@ -117,7 +117,7 @@ async def test_the_running_daemon_s_pages_show_no_secret(
         settings = settings_of(tmp_path, serve.url, prometheus.url, files=False)
         daemon = build(settings)
         stop = asyncio.Event()
-        running = asyncio.create_task(daemon.run(stop))
+        running = asyncio.create_task(daemon.run(stop, asyncio.Event()))
         port = 0
         async with asyncio.timeout(30):
             while not port:

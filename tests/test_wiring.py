@@ -1,5 +1,6 @@
 """What the settings say reaches the planners."""
 
+import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -118,14 +119,19 @@ async def test_a_new_planner_is_ready_for_the_event_that_is_near(
     assert live.at_s < begins_s
 
 
-def test_a_journal_that_fails_is_counted_and_ends_nothing(tmp_path: Path) -> None:
+def test_a_journal_that_fails_is_counted_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.adapters.store.file.BUSY_S", 0.0)
     telemetry = Telemetry(False)
     journal = Journal(tmp_path / "journal.db", 86_400.0)
-    journal.close()
+    lock = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
     watched = WatchedJournal(journal, telemetry)
     live, made = World.with_replicas(3), planner()
     decision = live.step(made)
     watched.record(Tick(live.at_s, ((decision, Outcome(decision.action, False, "")),), {}))
+    lock.close()
     assert b"leadtime_journal_errors_total 1.0" in telemetry.page()
 
 

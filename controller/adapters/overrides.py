@@ -48,6 +48,11 @@ class Overrides:
         self._db.execute("PRAGMA synchronous = FULL")
         self._db.executescript(TABLES)
         self._live: dict[tuple[DeploymentId, str], Override] = {}
+        self.reload()
+
+    def reload(self) -> None:
+        """Read again what another process may have changed."""
+        self._live.clear()
         rows = self._db.execute(
             "SELECT application, deployment, id, body FROM overrides WHERE ended_s IS NULL"
         )

@@ -180,18 +180,49 @@ def slow_give_back(subject: Subject) -> Problem | None:
     return "warning", reason, "set downscale_delay_s to 30: Leadtime decides when to shrink"
 
 
+def other_ways(subject: Subject) -> Problem | None:
+    """Which other ways of scaling the deployment allows, and what the rest need."""
+    if subject.actuation is None:
+        return None
+    refusals = {
+        way: subject.deployment.refusal(way) for way in Actuation if way is not subject.actuation
+    }
+    allowed = [way for way, refusal in refusals.items() if refusal is None]
+    needs = [f"{way}: {refusal}" for way, refusal in refusals.items() if refusal is not None]
+    could = f"could also be scaled by {' or '.join(allowed)}; " if allowed else ""
+    return "info", f"{could}{'; '.join(needs)}".removesuffix("; "), ""
+
+
+def floor_held_back(subject: Subject) -> Problem | None:
+    """What in Serve's config delays or changes the floor that our policy reads."""
+    if subject.actuation is None:
+        return None
+    problems = subject.deployment.hindrances(subject.actuation)
+    if not problems:
+        return None
+    return (
+        "warning",
+        "; ".join(problems),
+        "and deploy again: only a change of policy replaces replicas",
+    )
+
+
 def kept_by_external(subject: Subject) -> Problem | None:
     """What `external` means when the daemon dies."""
     if subject.actuation is not Actuation.EXTERNAL:
         return None
-    reason = "external keeps the last target if this daemon dies; floor falls back to Serve's own"
-    return "warning", reason, "prefer floor where Serve autoscales"
+    reason = (
+        "external keeps the last target if this daemon dies; policy and floor fall back to Serve"
+    )
+    return "warning", reason, "prefer policy, or floor, where Serve autoscales"
 
 
 def maximum_above_serve_s(subject: Subject) -> Problem | None:
     """Our maximum beyond Serve's own."""
     most = subject.scaling.get("max_replicas")
-    if subject.actuation is not Actuation.FLOOR or most is None or subject.max_replicas <= most:
+    if subject.actuation in (None, Actuation.EXTERNAL) or most is None:
+        return None
+    if subject.max_replicas <= most:
         return None
     reason = f"max_replicas {subject.max_replicas} is above Serve's own {most}"
     return "warning", reason, "raise Serve's or lower ours"

@@ -9,21 +9,22 @@ from pathlib import Path
 
 from controller.adapters.telemetry.logs import set_up_logs
 from controller.settings import SettingsError, load
-from controller.wiring import build
+from controller.succession import Succession
 
 
 def serve_forever(config: Path | None) -> int:
-    """Run until SIGTERM or SIGINT; 0 when stopped by one."""
+    """Run until SIGTERM or SIGINT; 0 when stopped by one. SIGHUP reads the settings again."""
     settings = load(config)
     set_up_logs(settings.log.format, settings.log.level)
-    daemon = build(settings)
 
     async def main() -> None:
         stop = asyncio.Event()
+        daemons = Succession(config, settings, stop)
         running = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             running.add_signal_handler(number, stop.set)
-        await daemon.run(stop)
+        running.add_signal_handler(signal.SIGHUP, daemons.reloading.ask)
+        await daemons.run()
 
     try:
         asyncio.run(main())

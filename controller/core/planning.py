@@ -168,6 +168,21 @@ class Planner:
         """Ask for no more than this from the next tick on; None = no shared budget."""
         self._granted = most
 
+    def reconfigure(self, settings: PlannerSettings) -> None:
+        """Go by other promises and bounds from the next tick on; the periods stay as they are."""
+        before, self.settings = self.settings, settings
+        self._price.attainment = settings.attainment
+        if settings.start_timeout_s != before.start_timeout_s:
+            self._supply = Supply(settings.start_timeout_s)
+            samples_s, prior_s = self.lead.samples_s, settings.lead_prior_s
+            self.lead = LeadTime(prior_s, samples_s, settings.start_timeout_s)
+        if settings.writes != before.writes:
+            self.forget_writes()
+
+    def forget_writes(self) -> None:
+        """Another daemon led until now: what it wrote is no second writer's doing."""
+        self._asking = Asking(self.target, self.settings.writes)
+
     def fit_due(self) -> FitJob | None:
         """A forecast fit to run elsewhere, if one is due; give its result to `adopt`."""
         return self.forecaster.fit_due()

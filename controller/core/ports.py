@@ -57,6 +57,36 @@ class Actuator(Protocol):
         ...
 
 
+class Lease(Protocol):
+    """The right to write, held by one daemon at a time until a deadline. `epoch` counts who had
+    it."""
+
+    epoch: int
+
+    @property
+    def lease_s(self) -> float:
+        """How long it is given for."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """What stands in the way of keeping it; empty if nothing does."""
+        ...
+
+    def renew(self, healthy: bool = True) -> bool:
+        """Take it or keep it if possible, and say whether we have it; who is not healthy leaves
+        it to a standby that is."""
+        ...
+
+    def left_s(self) -> float:
+        """Seconds for which we may write, checked now; 0 if we may not."""
+        ...
+
+    def release(self) -> None:
+        """Give it up."""
+        ...
+
+
 class Recorder(Protocol):
     """Whoever keeps or shows what happened."""
 

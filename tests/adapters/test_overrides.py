@@ -7,7 +7,7 @@ import pytest
 
 from controller.adapters.overrides import Overrides
 from controller.adapters.store import Journal
-from controller.core.overrides import Effect
+from controller.core.overrides import Effect, Override, Source
 from controller.core.types import DeploymentId
 from tests.core.test_overrides import override
 from tests.core.worlds import START_S, TARGET
@@ -77,3 +77,12 @@ def test_what_cannot_be_written_is_not_in_force(path: Path) -> None:
     with pytest.raises(sqlite3.Error):
         kept.revoke(TARGET, "one", START_S + 5, "resolved")
     assert [each.replicas for each in kept.of(TARGET, START_S + 6)] == [1]
+
+
+def test_what_another_daemon_kept_holds_for_the_one_that_takes_over(tmp_path: Path) -> None:
+    standby, leader = Overrides(tmp_path / "j.db"), Overrides(tmp_path / "j.db")
+    pin = Override("operator", Effect.PIN, Source.OPERATOR, "launch", 0.0, 100.0, 5)
+    leader.put(TARGET, pin)
+    assert standby.of(TARGET, 50.0) == ()
+    standby.reload()
+    assert standby.of(TARGET, 50.0) == (pin,)

@@ -463,3 +463,28 @@ def test_only_the_deployments_of_the_settings_are_ours() -> None:
     assert ours == {"chat/LLM": Actuation.EXTERNAL}
     [finding] = found(seen, "refused_actuation")
     assert finding.where == "chat/LLM"
+
+
+OURS = {"policy": {"policy_function": "a:LeadtimePolicy", "policy_kwargs": {}}}
+
+
+def said(seen: Inspection, rule: str) -> list[str]:
+    return [finding.reason for finding in judge(seen) if finding.rule == rule]
+
+
+def test_the_other_ways_are_named_with_what_they_need(seen: Inspection) -> None:
+    (floor,) = said(subject(seen, "chat", actuation=Actuation.FLOOR), "other_ways")
+    assert "policy: its autoscaling_config has no policy of class LeadtimePolicy" in floor
+    assert "external: external_scaler_enabled is not true" in floor
+    (policy,) = said(subject(seen, "chat", actuation=Actuation.POLICY, scaling=OURS), "other_ways")
+    assert policy.startswith("could also be scaled by floor")
+
+
+def test_what_holds_our_floor_back_is_a_warning(seen: Inspection) -> None:
+    late = subject(
+        seen, "chat", actuation=Actuation.POLICY, scaling={**OURS, "upscale_delay_s": 30}
+    )
+    assert "upscale_delay_s is 30" in said(late, "floor_held_back")[0]
+    prompt = {**OURS, "upscale_delay_s": 0, "downscale_delay_s": 0}
+    right = subject(seen, "chat", actuation=Actuation.POLICY, scaling=prompt)
+    assert said(right, "floor_held_back") == []

@@ -11,17 +11,34 @@ from controller.core.types import Action, DeploymentId, Hold, Outcome, Reason, S
 class ServeActuator:
     """Carries actions out; each deployment by the way chosen for it."""
 
-    def __init__(self, api: ServeApi, actuations: Callable[[DeploymentId], Actuation]) -> None:
+    def __init__(
+        self,
+        api: ServeApi,
+        actuations: Callable[[DeploymentId], Actuation],
+        publish: Callable[[DeploymentId, int], None] | None = None,
+    ) -> None:
         self._api = api
         self._actuations = actuations
+        self._publish = publish
 
     async def apply(self, action: Action) -> Outcome:
         """Write what the action asks for, if that is safe and not so already."""
         if isinstance(action, Hold):
             return Outcome(action, applied=False, detail="")
-        actuation = self._actuations(action.target)
-        write = self._raise_floor if actuation is Actuation.FLOOR else self._set_target
-        return await _attempt(action, write)
+        writes = {
+            Actuation.POLICY: self._offer_floor,
+            Actuation.FLOOR: self._raise_floor,
+            Actuation.EXTERNAL: self._set_target,
+        }
+        return await _attempt(action, writes[self._actuations(action.target)])
+
+    async def _offer_floor(self, action: ScaleDeployment) -> str:
+        """Nothing is written to Serve: its policy comes and reads, if Serve's API answers or
+        not."""
+        if self._publish is None:
+            raise ServeError("nothing serves floors here")
+        self._publish(action.target, action.replicas)
+        return f"floor {action.replicas}"
 
     async def _set_target(self, action: ScaleDeployment) -> str:
         view = await self._api.view(resources=False)

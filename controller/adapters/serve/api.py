@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import quote
 
@@ -32,12 +33,23 @@ class Unreachable(ServeError):
         self.retry_after_s = retry_after_s
 
 
+class Fenced(ServeError):
+    """Another daemon leads: nothing may be written."""
+
+
 class ServeApi:
     """The dashboard's Serve endpoints; every method raises ServeError for what can go wrong.
-    An answer is read up to `MOST_BYTES` and within `within_s` as a whole."""
+    An answer is read up to `MOST_BYTES` and within `within_s` as a whole. `fence` tells, just
+    before each write, for how many seconds more we may write."""
 
-    def __init__(self, client: httpx.AsyncClient, within_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        client: httpx.AsyncClient,
+        within_s: float = 5.0,
+        fence: Callable[[], float] = lambda: inf,
+    ) -> None:
         self._client = client
+        self._fence = fence
         self._gangs: Mapping[DeploymentId, gangs.Bundles] = {}
         self._within_s = within_s
         # A server may say back in its answer what it was sent.
@@ -98,11 +110,15 @@ class ServeApi:
             raise Unreachable(f"{path} answered {kind}, not JSON; is it Ray's dashboard?") from None
 
     async def _request(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        left_s = self._fence() if method != "GET" else inf
+        if left_s <= 0:
+            raise Fenced(f"{method} {path}: not sent, as another daemon leads")
         try:
-            async with asyncio.timeout(self._within_s):
+            async with asyncio.timeout(min(self._within_s, left_s)):
                 answer = await self._read(method, path, body)
         except TimeoutError as error:
-            raise Unreachable(f"{method} {path}: no answer within {self._within_s:g} s") from error
+            within = "while we led" if left_s < self._within_s else f"within {self._within_s:g} s"
+            raise Unreachable(f"{method} {path}: no answer {within}") from error
         except httpx.HTTPError as error:
             raise Unreachable(f"{method} {path}: {type(error).__name__}: {error}") from error
         if answer.status_code != 200:

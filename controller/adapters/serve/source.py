@@ -1,25 +1,34 @@
 """Which deployments are ours, how each is scaled, and what Serve says of them now."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from controller.adapters.serve.api import ServeApi, ServeError
 from controller.adapters.serve.view import Actuation, Deployment, View
 from controller.core.types import DeploymentId, Replicas
 
 Chosen = Mapping[DeploymentId, Actuation | None]
+Published = Callable[[DeploymentId], int | None]
+
+
+def nothing_published(_: DeploymentId) -> None:
+    """No floor is published."""
 
 
 class ServeSource:
     """Reads the replicas of the chosen deployments, or of every one that can be scaled.
 
     `chosen` maps a deployment to its way of scaling, None for the one that fits it; empty =
-    every deployment that Serve autoscales or leaves to an external scaler.
+    every deployment that Serve autoscales or leaves to an external scaler. `published` tells
+    the floor that our policy inside Serve may read.
     """
 
-    def __init__(self, api: ServeApi, chosen: Chosen, elastic: bool) -> None:
+    def __init__(
+        self, api: ServeApi, chosen: Chosen, elastic: bool, published: Published = nothing_published
+    ) -> None:
         self._api = api
         self._chosen = chosen
         self._elastic = elastic
+        self._published = published
         self._actuations: dict[DeploymentId, Actuation] = {}
 
     def actuation(self, target: DeploymentId) -> Actuation:
@@ -52,4 +61,4 @@ class ServeSource:
                 "deployments"
             )
         self._actuations[target] = actuation
-        return view.replicas(target, actuation, self._elastic)
+        return view.replicas(target, actuation, self._elastic, self._published(target))

@@ -25,9 +25,14 @@ RESOURCE_LINE = re.compile(
 GONE = frozenset({"DELETING"})
 
 
-class Actuation(StrEnum):
-    """How replicas are set: `min_replicas` under Serve's own autoscaler, or the target."""
+POLICY_CLASS = "LeadtimePolicy"
 
+
+class Actuation(StrEnum):
+    """How replicas are set: a floor that our policy inside Serve reads, `min_replicas` under
+    Serve's own autoscaler, or the target."""
+
+    POLICY = "policy"
     FLOOR = "floor"
     EXTERNAL = "external"
 
@@ -50,6 +55,7 @@ class Deployment:
     deployed_s: float
     actors: frozenset[str] = frozenset()
     calls: tuple[DeploymentId, ...] = ()
+    application_policy: bool = False
 
     @property
     def autoscaling(self) -> Mapping[str, Any] | None:
@@ -58,20 +64,64 @@ class Deployment:
 
     @property
     def actuation(self) -> Actuation | None:
-        """The way that fits: `external` where enabled, `floor` where Serve autoscales."""
+        """The way that fits: `external` where enabled, `policy` where ours is configured, else
+        `floor` where Serve autoscales."""
         if self.external:
             return Actuation.EXTERNAL
+        if self._has_our_policy:
+            return Actuation.POLICY
         return Actuation.FLOOR if self.autoscaling else None
 
     def refusal(self, actuation: Actuation) -> str | None:
         """Why this way must not be used on this deployment; None if it may."""
-        if actuation is Actuation.EXTERNAL:
-            return self._external_refusal()
-        return self._floor_refusal()
+        refusals = {
+            Actuation.EXTERNAL: self._external_refusal,
+            Actuation.POLICY: self._policy_refusal,
+            Actuation.FLOOR: self._floor_refusal,
+        }
+        return refusals[actuation]()
 
-    def setpoint(self, actuation: Actuation) -> int:
-        """The number that this way of scaling writes, as it stands now."""
-        if actuation is Actuation.FLOOR and self.autoscaling:
+    def hindrances(self, actuation: Actuation) -> list[str]:
+        """What lets this way work, but late or not fully; nothing if all is well."""
+        scaling = self.autoscaling
+        if actuation is not Actuation.POLICY or scaling is None:
+            return []
+        delays = [
+            f"{name} is {scaling[name]:g}, by which Serve holds our floor back; set it to 0 and "
+            f"give {scaling[name]:g} to policy_kwargs"
+            for name in ("upscale_delay_s", "downscale_delay_s")
+            if scaling.get(name)
+        ]
+        factors = [
+            f"{name} is set, by which Serve changes our floor; move it to policy_kwargs"
+            for name in ("upscaling_factor", "downscaling_factor")
+            if scaling.get(name) not in (None, 1.0)
+        ]
+        return delays + factors
+
+    @property
+    def _has_our_policy(self) -> bool:
+        function = ((self.autoscaling or {}).get("policy") or {}).get("policy_function")
+        return str(function).rpartition(":")[2].rpartition(".")[2] == POLICY_CLASS
+
+    def _policy_refusal(self) -> str | None:
+        if self.external:
+            return "external_scaler_enabled is true; use actuation: external"
+        if not self._has_our_policy:
+            return (
+                f"its autoscaling_config has no policy of class {POLICY_CLASS}; adding it replaces "
+                "every replica of the application once"
+            )
+        if self.application_policy:
+            return "the application's autoscaling_policy goes before the deployment's; remove it"
+        return None
+
+    def setpoint(self, actuation: Actuation, published: int | None = None) -> int:
+        """The number that this way of scaling writes, as it stands now; `published` is the floor
+        that our policy may read."""
+        if actuation is Actuation.POLICY and published is not None:
+            return published
+        if actuation is not Actuation.EXTERNAL and self.autoscaling:
             return int(self.autoscaling["min_replicas"])
         return self.requested
 
@@ -117,14 +167,20 @@ class View:
     target_capacity: float | None
     free: Sequence[Mapping[str, float]] = field(default_factory=tuple)
 
-    def replicas(self, target: DeploymentId, actuation: Actuation, elastic: bool) -> Replicas:
+    def replicas(
+        self,
+        target: DeploymentId,
+        actuation: Actuation,
+        elastic: bool,
+        published: int | None = None,
+    ) -> Replicas:
         """What the planner needs to know of a deployment; KeyError when it is not there."""
         deployment = self.deployments[target]
         ongoing = deployment.config.get("max_ongoing_requests")
         free = None if elastic else room(self.free, deployment.bundles, MOST_ROOM)
         return Replicas(
             requested=deployment.requested,
-            setpoint=deployment.setpoint(actuation),
+            setpoint=deployment.setpoint(actuation, published),
             members=deployment.members,
             room=free,
             max_ongoing_requests=None if not ongoing or ongoing > UNLIMITED_ONGOING else ongoing,
@@ -231,6 +287,7 @@ def _deployment(
         deployed_s=float(application["last_deployed_time_s"]),
         actors=frozenset(m["actor_id"] for m in deployment["replicas"] if m.get("actor_id")),
         calls=_calls(target, application),
+        application_policy=bool((config or {}).get("autoscaling_policy")),
     )
 
 
