@@ -5,9 +5,12 @@ Each guard is named for its promise and takes a number of replicas to one that k
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 from controller.core.overrides import Override, boosted, held, pinned
 from controller.core.types import Plan, Reason, Replicas, Step
+
+SETTLES_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,7 @@ class Limits:
     any: a boost counts from there, so that it does not grow with every tick. `attainable` is the
     most replicas worth asking for while starts do not end, None = no limit; `busy` whether
     requests would be cut off by a shrink now; `granted` the share of a budget of GPUs, None =
-    there is no budget.
+    there is no budget. `at_s` is now; left out, no start is a recent one.
     """
 
     minimum: int
@@ -35,6 +38,7 @@ class Limits:
     attainable: int | None = None
     busy: bool = False
     granted: int | None = None
+    at_s: float = inf
 
 
 Guard = Callable[[int, Limits], int]
@@ -84,14 +88,19 @@ def within_gpu_budget(wanted: int, limits: Limits) -> int:
 
 def within_free_resources(wanted: int, limits: Limits) -> int:
     """No more is asked for than the cluster has room for; what runs is not taken away, and a
-    list without replicas where some are requested is no account of what runs."""
+    list without replicas where some are requested is no account of what runs. A recent start
+    holds its resources before Serve says where, and may be placed before they count as taken:
+    it stays, and no more are added on its account."""
     replicas = limits.replicas
     if replicas is None or replicas.room is None:
         return wanted
     if not replicas.members and replicas.requested > 0:
         return min(wanted, max(limits.before, limits.minimum))
-    placed = sum(member.placed for member in replicas.members) - replicas.stopping
-    return min(wanted, max(placed + replicas.room, limits.minimum))
+    recent = [m for m in replicas.starting if limits.at_s - m.start_s < SETTLES_S]
+    settled = sum(m.placed for m in replicas.members) - sum(m.placed for m in recent)
+    settled -= replicas.stopping
+    kept = min(limits.before, settled + len(recent))
+    return min(wanted, max(settled + replicas.room, kept, limits.minimum))
 
 
 def within_reach(wanted: int, limits: Limits) -> int:

@@ -403,4 +403,5 @@ class Planner:
             attainable=self._supply.attainable,
             busy=self._drain.busy,
             granted=self._granted,
+            at_s=observation.at_s,
         )

@@ -158,6 +158,20 @@ def limits(**changes: object) -> Limits:
             id="A5 pending ones have no room",
         ),
         pytest.param(
+            9,
+            {"replicas": Replicas(6, 6, placed(4, pending=2), room=0), "before": 6, "at_s": 5.0},
+            6,
+            Reason.UNSCHEDULABLE,
+            id="recent starts hold what is no longer free",
+        ),
+        pytest.param(
+            9,
+            {"replicas": Replicas(6, 6, placed(4, pending=2), room=2), "before": 6, "at_s": 5.0},
+            6,
+            Reason.UNSCHEDULABLE,
+            id="recent starts may not count as taken yet",
+        ),
+        pytest.param(
             3,
             {"replicas": Replicas(4, 4, placed(4), room=0)},
             3,
