@@ -2,8 +2,8 @@
 
 from controller.core.explain import Promise
 from controller.core.periods import Periods
-from controller.core.planning import PREFILL_SHARE
 from controller.core.types import DeploymentId
+from controller.core.weighing import PREFILL_SHARE
 from controller.settings import Settings, Slo
 
 

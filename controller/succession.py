@@ -9,9 +9,10 @@ from pathlib import Path
 from controller.adapters.store import JournalError
 from controller.adapters.telemetry.logs import set_up_logs
 from controller.core.types import Tick
+from controller.planners import planner_settings
 from controller.reloading import Reloading
 from controller.settings import Settings, SettingsError
-from controller.wiring import Daemon, build, planner_settings
+from controller.wiring import Daemon, build
 
 
 class Succession:

@@ -10,6 +10,7 @@ from controller.adapters.overrides import Overrides
 from controller.adapters.prometheus.client import PrometheusClient
 from controller.adapters.store import Journal
 from controller.adapters.telemetry import Telemetry
+from controller.cluster import ClusterSource
 from controller.connections import (
     backfill,
     metrics_source,
@@ -20,15 +21,14 @@ from controller.connections import (
 from controller.core.events import KnownEvent
 from controller.core.planning import Planner
 from controller.core.types import Outcome, Readings, Reason, Tick
-from controller.settings import DeploymentSettings, EventSettings, PrometheusSettings, Settings
-from controller.wiring import (
+from controller.planners import (
     EVENTS_AHEAD_S,
     EVENTS_EVERY_S,
-    ClusterSource,
     DeploymentPlanners,
-    WatchedJournal,
     calendar_of,
 )
+from controller.settings import DeploymentSettings, EventSettings, PrometheusSettings, Settings
+from controller.wiring import WatchedJournal
 from tests.adapters.fake_server import Answer, serving, vector
 from tests.core.test_overrides import override
 from tests.core.worlds import START_S, TARGET, World, planner
@@ -111,7 +111,7 @@ async def test_a_new_planner_is_ready_for_the_event_that_is_near(
     planners: DeploymentPlanners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begins_s = SUNDAY_S + 5 * 3600
-    monkeypatch.setattr("controller.wiring.wall_clock_s", lambda: begins_s - 1000)
+    monkeypatch.setattr("controller.planners.wall_clock_s", lambda: begins_s - 1000)
     made = (await planners.prepare([TARGET]))[TARGET]
     live = World.with_replicas(3, at_s=begins_s - 1000)
     assert Reason.EVENT not in {decision.plan.reason for decision in live.run(made, 80)}
@@ -148,7 +148,7 @@ def test_a_journal_that_fails_is_counted_and_ends_nothing(
 async def test_the_skew_of_the_clocks(
     answer: Answer, expected: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.wiring.wall_clock_s", lambda: SUNDAY_S)
+    monkeypatch.setattr("controller.cluster.wall_clock_s", lambda: SUNDAY_S)
     with serving(lambda *_: answer) as fake:
         settings = Settings(prometheus=PrometheusSettings(url=fake.url))
         telemetry = Telemetry(False)

@@ -26,8 +26,8 @@ from controller.connections import (
 from controller.core.leadtime import LeadTime
 from controller.core.types import DeploymentId, Replicas
 from controller.loop import wall_clock_s
+from controller.promises import slo_of
 from controller.settings import Settings
-from controller.wiring import slo_of
 
 DAY_S = 86_400.0
 STAY_SHARE = 0.99

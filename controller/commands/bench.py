@@ -14,8 +14,8 @@ from controller.bench.main import LoadFailed, Order, run_bench
 from controller.bench.replicas import NotReady
 from controller.bench.report import show, write_html, write_json
 from controller.core.types import DeploymentId
+from controller.promises import slo_of
 from controller.settings import Settings, SettingsError, load
-from controller.wiring import slo_of
 
 MOST_REPLICAS = 1000
 MOST_RPS = 100_000.0

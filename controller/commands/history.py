@@ -15,9 +15,9 @@ from controller.core.periods import Periods
 from controller.core.planning import Planner
 from controller.core.types import DeploymentId
 from controller.loop import wall_clock_s
+from controller.planners import learn_work, planner_settings
 from controller.replay.plant import PlantSettings
 from controller.settings import Settings, SettingsError, load
-from controller.wiring import planner_settings
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,7 @@ def _mean_replicas(settings: Settings, past: Past, target: DeploymentId) -> floa
         return None
     stated = planner_settings(settings, target)
     planner = Planner(target, replace(stated, slots=stated.slots or PlantSettings().slots))
-    planner.learn_past(
-        work.window_s,
-        work.running,
-        work.pairs,
-        work.completed_rps,
-        work.running_at_end,
-        work.replicas,
-    )
+    learn_work(planner, work)
     capacity_rps = planner.learned().capacity_rps
     mean_rps = float(np.nanmean(past.rates[target]))
     if capacity_rps is None or not isfinite(mean_rps):

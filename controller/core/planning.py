@@ -23,9 +23,7 @@ from controller.core.leadtime import LeadTime
 from controller.core.overrides import Override, in_force
 from controller.core.periods import Periods
 from controller.core.price import Price
-from controller.core.risk import Lateness, RiskTable
 from controller.core.signals import Freshness, SignalReader, blindness, doubtful
-from controller.core.sizing import Backlog, extra_demand_rps, need, projected_backlog
 from controller.core.supply import Supply
 from controller.core.timers import Needs, timers
 from controller.core.types import (
@@ -40,11 +38,11 @@ from controller.core.types import (
     Reason,
     Replicas,
 )
+from controller.core.weighing import Scales
 from controller.core.windows import Values
 
 LEAD_QUANTILE = 0.5
 SLOWEST = 2.0
-PREFILL_SHARE = 0.1
 UNKNOWN_SLOTS = 256.0
 OVERLOOK = 2  # times the maximum, so that a maximum that is too low is noticed
 FULL_GPU = 0.95
@@ -281,7 +279,8 @@ class Planner:
             least = int(load is not None and load.queued > 0)  # wakes what has no replica
             count = max(unforced, least)
             return self._guarded(observation, count, Reason.WARMING_UP, WARMING_GUARDS)
-        count, reason = self._size(observation, near, ahead, law, replicas)
+        scales, load = self._scales(law, replicas), observation.load
+        count, reason = scales.worth(load, near, ahead)
         if not self._needs:
             self._needs.append((observation.at_s, unforced))
         self._needs.append((observation.at_s, count))
@@ -289,7 +288,7 @@ class Planner:
         kept_s = min(self.lead_s, SLOWEST * self.lead.settled(LEAD_QUANTILE))
         while self._needs[0][0] < observation.at_s - kept_s:
             self._needs.popleft()
-        if self._by_event(count, observation, near, ahead, law, replicas):
+        if scales.by_event(count, load, near, ahead):
             reason = Reason.EVENT
         elif count == unforced:
             reason = Reason.STEADY
@@ -330,63 +329,17 @@ class Planner:
             return wanted
         return replicas.requested if replicas is not None else self.settings.min_replicas
 
-    def _size(
-        self,
-        observation: Observation,
-        near: Forecast,
-        ahead: Forecast,
-        law: CapacityLaw,
-        replicas: Replicas,
-    ) -> tuple[int, Reason]:
-        """Replicas worth having, now or one lead ahead, whichever is more."""
+    def _scales(self, law: CapacityLaw, replicas: Replicas) -> Scales:
         settings = self.settings
-        capacity_rps = law.capacity_rps
-        price = self._price.gpu_s(self.lead_s, capacity_rps)
-        lateness = Lateness(settings.ttft_s, PREFILL_SHARE * settings.ttft_s)
-        risk = RiskTable(law, lateness, settings.periods.window_s)
-        most = OVERLOOK * settings.max_replicas
-        before = self._before(replicas, self._unforced)
-        best, why = 0, Reason.FORECAST
-        for forecast in (near, ahead):
-            extra_rps = self._backlog_rps(observation.load, forecast, capacity_rps, price)
-            count = need(forecast, risk, capacity_rps, price, most, extra_rps, before)
-            if count > best:
-                best = count
-                why = Reason.FORECAST if forecast.trusted else Reason.FORECAST_DISTRUSTED
-                why = Reason.BACKLOG if extra_rps > 0 else why
-        return best, why
-
-    def _by_event(
-        self,
-        count: int,
-        observation: Observation,
-        near: Forecast,
-        ahead: Forecast,
-        law: CapacityLaw,
-        replicas: Replicas,
-    ) -> bool:
-        """Whether fewer would do if no known event were coming or running."""
-        if near.otherwise is None and ahead.otherwise is None:
-            return False
-        near, ahead = near.otherwise or near, ahead.otherwise or ahead
-        return self._size(observation, near, ahead, law, replicas)[0] < count
-
-    def _backlog_rps(
-        self, load: Load | None, forecast: Forecast, capacity_rps: float, price: float
-    ) -> float:
-        if load is None or load.queued <= 0:
-            return 0.0
-        horizon_s, median_rps = forecast.horizon_s, forecast.at(0.5)
-        ready, coming_s = self._supply.ready, self._supply.coming_s(self.lead_s)
-        left = projected_backlog(load.queued, median_rps, capacity_rps, ready, coming_s, horizon_s)
-        there = ready + sum(wait_s <= horizon_s for wait_s in coming_s)
-        return extra_demand_rps(
-            Backlog(left, median_rps),
-            there,
-            capacity_rps,
-            self.settings.ttft_s,
-            price,
+        return Scales(
+            law,
+            self._price.gpu_s(self.lead_s, law.capacity_rps),
+            settings.ttft_s,
+            settings.periods.window_s,
             self.lead_s,
+            self._supply,
+            OVERLOOK * settings.max_replicas,
+            self._before(replicas, self._unforced),
         )
 
     def _limits(self, observation: Observation) -> Limits:

@@ -1,8 +1,6 @@
 """Each production rule on what a real cluster answered: what it finds, and where it is silent."""
 
-import asyncio
-import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,19 +8,12 @@ import pytest
 
 from controller.adapters.prometheus.audit import Cadence, between
 from controller.adapters.serve.view import Actuation
-from controller.checks.findings import Finding, Inspection, Subject
-from controller.checks.inspect import inspect
+from controller.checks.findings import Inspection
 from controller.checks.rules import RULES, judge
 from controller.core.types import DeploymentId, Readings, Sample
-from tests.checks.servers import recorded
+from tests.checks.findings import found, said, severities, subject
 
 GIGA = 1_000_000_000
-
-
-@pytest.fixture(scope="module")
-def seen() -> Inspection:
-    with recorded() as settings:
-        return asyncio.run(inspect(settings))
 
 
 def errors(seen: Inspection) -> set[tuple[str, str]]:
@@ -69,32 +60,6 @@ def test_every_finding_but_information_says_how_to_mend_it(seen: Inspection) -> 
 def test_rules_stand_once_and_are_named_apart() -> None:
     names = [rule.__name__ for rule in RULES]
     assert len(names) == len(set(names))
-
-
-def subject(seen: Inspection, application: str, **changed: Any) -> Inspection:
-    """The inspection with one deployment alone, changed; `config` and `submitted` are merged."""
-    one = next(s for s in seen.subjects if s.deployment.target.application == application)
-    deployment = one.deployment
-    config = {**copy.deepcopy(dict(deployment.config)), **changed.pop("config", {})}
-    submitted = {**(deployment.submitted or {}), **changed.pop("submitted", {})}
-    scaling = changed.pop("scaling", None)
-    if scaling is not None:
-        config["autoscaling_config"] = {**config["autoscaling_config"], **scaling}
-    of_deployment = {
-        name: changed.pop(name)
-        for name in ("status", "application_status", "message", "external", "requested")
-        if name in changed
-    }
-    changed_one = replace(deployment, config=config, submitted=submitted, **of_deployment)
-    return replace(seen, subjects=(replace(one, deployment=changed_one, **changed),))
-
-
-def found(seen: Inspection, rule: str) -> list[Finding]:
-    return [finding for finding in judge(seen) if finding.rule == rule]
-
-
-def severities(seen: Inspection, rule: str) -> list[str]:
-    return [finding.severity for finding in found(seen, rule)]
 
 
 Case = tuple[str, str, str, dict[str, Any], list[str]]
@@ -391,85 +356,7 @@ def test_a_quantile_lies_between_bounds(
     assert between(buckets, 0.99) == expected
 
 
-def test_what_the_servers_said_is_measured(seen: Inspection) -> None:
-    assert seen.cadence is not None
-    assert seen.cadence.scraped_s == pytest.approx(1.0, abs=0.05)
-    assert seen.cadence.reported_s == pytest.approx(1.0, abs=0.05)
-    stays = {str(s.deployment.target): s.stay_p99_s for s in seen.subjects}
-    assert stays["hasty/Model"] == (2.0, 5.0)
-    assert stays["sound/Model"] is None
-    assert seen.versions == {"10.0.0.2": "2.60.0"}
-
-
-def test_a_slower_report_is_told_from_the_scrapes() -> None:
-    def every_fifth(answers: dict[str, Any]) -> None:
-        for series in answers["loops"]:
-            values = series["values"]
-            for place, point in enumerate(values):
-                point[1] = values[place - place % 5][1]
-
-    with recorded(change_metrics=every_fifth) as settings:
-        measured = asyncio.run(inspect(settings)).cadence
-    assert measured is not None
-    assert measured.scraped_s == pytest.approx(1.0, abs=0.05)
-    assert measured.reported_s == pytest.approx(5.0, abs=0.1)
-
-
-def broken(part: str) -> Callable[[dict[str, Any]], None]:
-    def change(answers: dict[str, Any]) -> None:
-        answers[part] = {"data": {}}
-
-    return change
-
-
-@pytest.mark.parametrize("part", ["nodes", "placement_groups"])
-def test_an_answer_that_cannot_be_used_is_a_finding_and_the_rest_is_still_judged(
-    part: str,
-) -> None:
-    with recorded(broken(part)) as settings:
-        found = list(judge(asyncio.run(inspect(settings))))
-    rules = {finding.rule for finding in found if finding.severity == "error"}
-    assert "unanswered" in rules
-    if part == "placement_groups":
-        assert {"target_at_the_limit", "cut_streams"} <= rules
-
-
-def test_a_query_that_is_refused_is_a_finding_and_the_others_are_asked() -> None:
-    def refuse(answers: dict[str, Any]) -> None:
-        answers["versions"] = None
-
-    with recorded(change_metrics=refuse) as settings:
-        seen = asyncio.run(inspect(settings))
-    [finding] = found(seen, "unanswered")
-    assert "query is too large" in finding.reason
-    assert seen.versions is None
-    assert seen.cadence is not None
-    assert {one.stay_p99_s for one in seen.subjects} > {None}
-
-
-def subjects(seen: Inspection) -> Iterator[tuple[str, Subject]]:
-    for one in seen.subjects:
-        yield str(one.deployment.target), one
-
-
-def test_only_the_deployments_of_the_settings_are_ours() -> None:
-    with recorded() as settings:
-        entry = {"application": "chat", "deployment": "LLM", "actuation": "external"}
-        chosen = settings.model_validate(
-            {**settings.model_dump(exclude_unset=True), "deployments": [entry]}
-        )
-        seen = asyncio.run(inspect(chosen))
-    ours = {name: one.actuation for name, one in subjects(seen) if one.actuation is not None}
-    assert ours == {"chat/LLM": Actuation.EXTERNAL}
-    [finding] = found(seen, "refused_actuation")
-    assert finding.where == "chat/LLM"
-
-
 OURS = {"policy": {"policy_function": "a:LeadtimePolicy", "policy_kwargs": {}}}
-
-
-def said(seen: Inspection, rule: str) -> list[str]:
-    return [finding.reason for finding in judge(seen) if finding.rule == rule]
 
 
 def test_the_other_ways_are_named_with_what_they_need(seen: Inspection) -> None:

@@ -8,9 +8,10 @@ import pytest
 from controller.core.capacity import CapacityLaw
 from controller.core.explain import Promise, explained, law_of, walked, would_change
 from controller.core.guards import GUARDS
-from controller.core.planning import PREFILL_SHARE, Planner
+from controller.core.planning import Planner
 from controller.core.records import record
 from controller.core.types import Outcome, Reason
+from controller.core.weighing import PREFILL_SHARE
 from controller.core.words import GUARDS as GUARD_WORDS
 from controller.core.words import REASONS, in_words
 from tests.core.test_overrides import override
