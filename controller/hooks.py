@@ -3,7 +3,7 @@
 import sqlite3
 import ssl
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +25,7 @@ from controller.adapters.page.routes import View
 from controller.adapters.sinks import Mailer, Sink
 from controller.core.notices import Kind, Watcher, made
 from controller.core.overrides import Effect, Override
+from controller.core.ports import Lease
 from controller.core.reactions import Reaction
 from controller.core.types import DeploymentId, Tick
 from controller.promises import promise_of, slo_of
@@ -62,7 +63,7 @@ class Hooks:
     history: History
     metrics: HookMetrics
     clock: Callable[[], float]
-    leads: Callable[[], bool]
+    lease: Lease
     _pruned_s: float = field(default=float("-inf"), init=False)
     _spent: bool = field(default=False, init=False)
     _started: bool = field(default=False, init=False)
@@ -84,7 +85,7 @@ class Hooks:
             alertmanager.route(
                 self.desk,
                 secret_of(chosen.token, chosen.token_file),
-                lambda: board.targets if self.leads() else None,
+                lambda: board.targets if self.lease.left_s() > 0 else None,
                 self.clock,
                 self.metrics.alert,
                 chosen.max_body_bytes,
@@ -120,9 +121,23 @@ class Hooks:
         """We lead from now on: overrides that were made elsewhere hold, and events are
         delivered."""
         self.overrides.reload()
+        if self.lease.inherited:
+            epoch = self.lease.epoch
+            text = f"another daemon leads now (epoch {epoch})"
+            found = made(Kind.LEADER_CHANGED, self.clock(), text, data={"epoch": epoch})
+            self.outbox.publish([found])
         if not self._started:
             self._started = True
             self.mailer.start()
+
+    def config_changed(self, changes: Mapping[str, str]) -> None:
+        """Tell that new settings hold from the next tick on."""
+        if changes:
+            names = ", ".join(changes)
+            text = f"settings were read again: {names}"
+            self.outbox.publish(
+                [made(Kind.CONFIG_CHANGED, self.clock(), text, data={"changes": dict(changes)})]
+            )
 
     async def close(self) -> None:
         """Stop delivering; close the files."""
@@ -137,10 +152,10 @@ def build_hooks(
     registry: CollectorRegistry,
     clock: Callable[[], float],
     decisions: Decisions,
-    leads: Callable[[], bool] = lambda: True,
+    lease: Lease,
 ) -> Hooks:
     """What the settings describe, on the journal's file; raises SettingsError. Only a daemon that
-    `leads` takes alerts and delivers events."""
+    has the lease takes alerts and delivers events."""
     path = settings.journal.path
     metrics = HookMetrics(registry)
     try:
@@ -156,10 +171,12 @@ def build_hooks(
     except sqlite3.Error as error:
         raise SettingsError(f"journal.path: {path}: {error}") from error
     sinks = [sink(each) for each in settings.sinks]
-    mailer = Mailer(outbox, sinks, clock, metrics, np.random.default_rng(), leads)
+    mailer = Mailer(
+        outbox, sinks, clock, metrics, np.random.default_rng(), lambda: lease.left_s() > 0
+    )
     outbox.wake = mailer.wake
     history = History(decisions)
-    return Hooks(settings, overrides, desk, outbox, mailer, history, metrics, clock, leads)
+    return Hooks(settings, overrides, desk, outbox, mailer, history, metrics, clock, lease)
 
 
 def reaction(settings: ReactionSettings) -> Reaction:

@@ -35,6 +35,7 @@ class Alone:
     lease_s = inf
     problem = ""
     epoch = 0
+    inherited = False
 
     def renew(self, healthy: bool = True) -> bool:
         """Always."""
@@ -86,6 +87,8 @@ class Leadership:
     def begin(self) -> None:
         """Take the lease if it is free; call it before planners are made from the journal."""
         self._led = self._renew()
+        if self._led:
+            self._began()
 
     async def keep(self, stop: asyncio.Event) -> None:
         """Renew until `stop`, on the loop's own thread: a loop that hangs ceases to lead."""

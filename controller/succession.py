@@ -59,6 +59,9 @@ class Succession:
         except (JournalError, OSError) as error:
             raise SettingsError(str(error)) from error
         self._daemon.telemetry.log.info("settings read again", changes=dict(changed))
+        # To the new settings' sinks; the lease is still that of the daemon in force.
+        if self._daemon.leadership.leads:
+            self._next.hooks.config_changed(changed)
 
     def _refuse(self, why: str) -> None:
         self._daemon.telemetry.failed_source("settings", f"not taken, the old ones stay: {why}")

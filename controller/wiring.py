@@ -141,7 +141,7 @@ def build(settings: Settings) -> Daemon:
     journal = Journal(settings.journal.path, retention_s, epoch=lambda: made.lease.epoch)
     if journal.problem:
         telemetry.failed_journal(journal.problem)
-    hooks = build_hooks(settings, telemetry.registry, wall_clock_s, journal.decisions)
+    hooks = build_hooks(settings, telemetry.registry, wall_clock_s, journal.decisions, made.lease)
     journal.companion = hooks.outbox
     board = Board(settings.mode, 3 * settings.tick_s + settings.prometheus.timeout_s)
     fitter = Fitter()

@@ -6,17 +6,20 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from controller.adapters.hook_metrics import HookMetrics
+from controller.adapters.lease import JournalLease
 from controller.adapters.store import Journal
 from controller.core.notices import Kind
+from controller.core.ports import Lease
 from controller.core.types import Outcome, Tick
 from controller.hooks import Hooks, build_hooks, secret_of
+from controller.leading import Alone
 from controller.settings import Settings, SettingsError
 from controller.settings_hooks import SinkSettings, WebhookSettings
 from tests.core.test_overrides import override
 from tests.core.worlds import START_S, TARGET, World, planner
 
 
-def hooks_of(tmp_path: Path, budget_h: float) -> tuple[Hooks, Journal]:
+def hooks_of(tmp_path: Path, budget_h: float, lease: Lease | None = None) -> tuple[Hooks, Journal]:
     registry = CollectorRegistry()
     settings = Settings.model_validate(
         {
@@ -25,7 +28,7 @@ def hooks_of(tmp_path: Path, budget_h: float) -> tuple[Hooks, Journal]:
             "sinks": [SinkSettings.model_validate({"name": "ops", "url": "http://ops"})],
         }
     )
-    hooks = build_hooks(settings, registry, lambda: START_S, lambda *_: [])
+    hooks = build_hooks(settings, registry, lambda: START_S, lambda *_: [], lease or Alone())
     journal = Journal(settings.journal.path, 86_400.0, hooks.outbox)
     return hooks, journal
 
@@ -57,6 +60,33 @@ async def test_boosts_end_when_their_budget_is_spent_and_that_is_said_once(tmp_p
     again.record(Tick(live.at_s + 90_000, (), {}))
     assert len(again.of(TARGET, live.at_s)) == 1
     await again.close()
+
+
+def kinds_told(hooks: Hooks) -> list[Kind]:
+    """Kinds of the events that wait for the sink, oldest first."""
+    found = []
+    while (letter := hooks.outbox.next("ops", START_S + 1)) is not None:
+        found.append(letter.notice.kind)
+        hooks.outbox.delivered(letter)
+    return found
+
+
+async def test_a_new_leader_tells_so_and_one_that_goes_on_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "leadtime.db"
+    lease = JournalLease(path, "cluster", lambda: START_S, holder="first")
+    hooks, _ = hooks_of(tmp_path, 1.0, lease)
+    assert lease.renew()
+    hooks.take_up()
+    assert kinds_told(hooks) == [Kind.LEADER_CHANGED]
+    lease.release()
+    for holder, told in (("first", []), ("second", [Kind.LEADER_CHANGED])):
+        lease = JournalLease(path, "cluster", lambda: START_S, holder=holder)
+        hooks.lease = lease
+        assert lease.renew()
+        hooks.take_up()
+        assert kinds_told(hooks) == told
+        lease.release()
+    await hooks.close()
 
 
 def test_a_secret_in_a_file_is_read_anew(tmp_path: Path) -> None:

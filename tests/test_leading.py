@@ -18,6 +18,7 @@ class HandedLease:
     lease_s = 0.05
     problem = ""
     epoch = 1
+    inherited = True
 
     def __init__(self, left_s: float = 10.0) -> None:
         self.left = left_s
@@ -102,6 +103,7 @@ def test_who_led_from_the_start_is_not_set_back() -> None:
     made.leadership.begin()
     made.tick()
     assert made.planner.state()["wanted"] is None
+    assert made.began == 1
 
 
 def test_what_cannot_be_restored_is_said_and_the_lead_taken() -> None:

@@ -84,6 +84,7 @@ class JournalLease:
         self.lease_s = lease_s
         self.problem = ""
         self.epoch = 0
+        self.inherited = False
         self._path = path
         self._cluster = cluster
         self._clock = clock
@@ -159,6 +160,7 @@ class JournalLease:
                 return False
             if not ours:
                 self.epoch = (row[1] if row is not None else 0) + 1
+                self.inherited = row is None or row[0] != self._holder
             db.execute(
                 "INSERT OR REPLACE INTO lease VALUES (?, ?, ?, ?, ?)",
                 (self._cluster, self._holder, self.epoch, self._boot, now_s + self.lease_s),

@@ -59,9 +59,10 @@ class Actuator(Protocol):
 
 class Lease(Protocol):
     """The right to write, held by one daemon at a time until a deadline. `epoch` counts who had
-    it."""
+    it; `inherited` tells whether it was another's, or nobody's, before it was ours."""
 
     epoch: int
+    inherited: bool
 
     @property
     def lease_s(self) -> float:

@@ -8,8 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 class Running:
     """A daemon, its files, and what it answers."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, url: str, events: list[dict[str, Any]]) -> None:
         self.folder = folder
         self.config = folder / "leadtime.yaml"
         self.log = folder / "log"
@@ -52,6 +55,12 @@ class Running:
             "log": {"format": "json"},
         }
         self.process: subprocess.Popen[bytes] | None = None
+        self.events = events
+
+    def hear(self, port: int) -> None:
+        """Send events to a sink on that port."""
+        sink = {"name": "ops", "url": f"http://127.0.0.1:{port}", "kinds": ["config_changed"]}
+        self.values["sinks"] = [sink]
 
     def write(self, **changes: Any) -> None:
         """Replace the settings' file, as an editor does."""
@@ -112,6 +121,30 @@ class Running:
         return ran.exit_code, ran.output
 
 
+@contextmanager
+def listening(events: list[dict[str, Any]]) -> Iterator[int]:
+    """A sink on some port, which keeps the events it is sent."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            events.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *_: Any) -> None:
+            """Not said."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
+
+
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     recorded = dashboard()
@@ -122,8 +155,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         found: Answer = recorded(path, parameters)
         return found
 
-    with serving(answer) as fake:
-        made = Running(tmp_path_factory.mktemp("running"), fake.url)
+    events: list[dict[str, Any]] = []
+    with serving(answer) as fake, listening(events) as sink_port:
+        made = Running(tmp_path_factory.mktemp("running"), fake.url, events)
+        made.hear(sink_port)
         made.write()
         made.start()
         try:
@@ -154,6 +189,9 @@ def test_a_changed_file_is_taken_at_a_tick_and_nothing_is_forgotten(running: Run
         "slo.min_replicas": "4 -> 6",
     }
     assert gap_s(running) < 8 * TICK_S
+    running.until(lambda: bool(running.events), "an event that says so")
+    assert running.events[0]["type"] == "leadtime.config_changed"
+    assert running.events[0]["data"]["changes"] == read[-1]["changes"]
 
 
 def test_a_wrong_file_is_refused_whole_and_the_daemon_goes_on(running: Running) -> None:

@@ -13,7 +13,7 @@ from controller.loop import wall_clock_s
 from dashboards.model import Proof
 from dashboards.proof import PanelQuery, queries
 from tests.dashboards.asking import Span, unanswered, wait_answered
-from tests.vllm.conftest import MODEL, Served, chat, stream
+from tests.vllm.conftest import MODEL, Served, chat, shared_application, stream
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(300)]
 
@@ -26,10 +26,14 @@ VALUES = {
     "__interval": "1s",
     "__range": "60s",
 }
-SLOTS = 8
-# The cache has 64 blocks of 128 tokens, one of which vLLM keeps. Eight prompts of seven blocks each
-# go in; when each answer needs an eighth block, one request has to go out again.
-PROMPT_TOKENS, ANSWER_TOKENS = 850, 120
+ENGINE = shared_application()["args"]["engine"]
+SLOTS = ENGINE["slots"]
+BLOCK_TOKENS = 128
+# vLLM keeps one block for itself. A prompt for each slot goes in with a block to spare for each;
+# when every answer needs that block, one request has to go out again.
+BLOCKS_EACH = ENGINE["engine_args"]["num_gpu_blocks_override"] // SLOTS
+PROMPT_TOKENS = (BLOCKS_EACH - 1) * BLOCK_TOKENS - 60
+ANSWER_TOKENS = 140
 
 
 @pytest.fixture
@@ -52,7 +56,7 @@ async def leave_early(client: httpx.AsyncClient) -> None:
 
 
 async def fill_the_cache(client: httpx.AsyncClient) -> None:
-    """Eight requests at once that fit when they begin and not when they end."""
+    """As many requests at once as slots, that fit when they begin and not when they end."""
     prompts = [[5 + first, *[7] * (PROMPT_TOKENS - 1)] for first in range(SLOTS)]
     asked = {"model": MODEL, "max_tokens": ANSWER_TOKENS, "ignore_eos": True}
     bodies = [asked | {"prompt": prompt} for prompt in prompts]
