@@ -26,7 +26,8 @@ class DidNotStart(RuntimeError):
 class RayCluster:
     """`with RayCluster(...) as cluster:` a head node with the dashboard, ready for Serve.
 
-    Logical `cpus`, `gpus` and `resources` are numbers for Ray's scheduler, not cores.
+    Logical `cpus`, `gpus` and `resources` are numbers for Ray's scheduler, not cores. A `bare` head
+    goes on without those of its processes that die; else the first one to die ends them all.
     """
 
     group: ProcessGroup
@@ -34,6 +35,7 @@ class RayCluster:
     gpus: int = 0
     resources: Mapping[str, float] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    bare: bool = False
 
     def __post_init__(self) -> None:
         ports = free_ports(9)
@@ -131,7 +133,8 @@ class RayCluster:
             "temp-dir": self.temp_dir,
         }
         ray = Path(sys.executable).with_name("ray")
-        command = [str(ray), "start", "--head", "--block", "--disable-usage-stats"]
+        command = [str(ray), "start", "--head", "--disable-usage-stats"]
+        command += [] if self.bare else ["--block"]
         command += [f"--{name}={value}" for name, value in options.items()]
         if self.resources:
             pairs = ", ".join(f'"{name}": {value}' for name, value in self.resources.items())

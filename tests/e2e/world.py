@@ -32,6 +32,8 @@ QUIET_RPS, BUSY_RPS = 1.0, 9.0
 TTFT_S = 1.0
 MAX_REPLICAS = 6
 SCALE = 60
+TTL_S = 10.0
+"""How long a floor holds after our death, under `policy`."""
 LAW = Law(slots=4, beta=0.05, prefill_tokens_per_s=4000.0, token_s=0.05)
 OUTPUT_TOKENS = 20
 WORK_S = LAW.lone_work_s(20, OUTPUT_TOKENS)
@@ -39,21 +41,36 @@ NEEDED = 3
 """Replicas that the ramp needs: 9 requests/s at 3.4 a replica."""
 
 
-def applications(external: bool, gang: int = 0) -> dict[str, Any]:
-    """The served application for one way of scaling, with `gang` GPUs a replica."""
+NATIVE = {
+    "min_replicas": 1,
+    "max_replicas": MAX_REPLICAS,
+    "target_ongoing_requests": 3,
+    "upscale_delay_s": 2,
+    "downscale_delay_s": 1,
+    "look_back_period_s": 3,
+    "metrics_interval_s": 1,
+}
+"""Serve's own autoscaling, and that inside our policy."""
+
+
+def by_policy(floors_url: str) -> dict[str, Any]:
+    """NATIVE under our policy: a delay in front of a floor would hold it back."""
+    delays = {name: NATIVE[name] for name in ("upscale_delay_s", "downscale_delay_s")}
+    policy = {
+        "policy_function": "controller.inserve.policy:LeadtimePolicy",
+        "policy_kwargs": {"url": floors_url, **delays},
+    }
+    return {**NATIVE, **dict.fromkeys(delays, 0), "policy": policy}
+
+
+def applications(external: bool, gang: int = 0, floors_url: str = "") -> dict[str, Any]:
+    """The served application for one way of scaling, with `gang` GPUs a replica; with our policy
+    inside Serve where it may ask a daemon at `floors_url`."""
     llm: dict[str, Any] = {"name": DEPLOYMENT, "max_ongoing_requests": LAW.slots}
     if external:
         llm["num_replicas"] = 1
     else:
-        llm["autoscaling_config"] = {
-            "min_replicas": 1,
-            "max_replicas": MAX_REPLICAS,
-            "target_ongoing_requests": 3,
-            "upscale_delay_s": 2,
-            "downscale_delay_s": 1,
-            "look_back_period_s": 3,
-            "metrics_interval_s": 1,
-        }
+        llm["autoscaling_config"] = by_policy(floors_url) if floors_url else NATIVE
     engine = {
         "kind": "standin",
         "load_s": 5,
@@ -114,6 +131,11 @@ class World:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def wall_zero_s(self) -> float:
+        """When the first season begins, since the epoch."""
+        return wall_clock_s() - time.monotonic() + self.zero_s
 
     def start_daemon(self, actuation: str) -> None:
         """Start the daemon (again) on the same journal and wait for its first decision."""
@@ -207,6 +229,7 @@ class World:
             "prometheus": {"url": self.metrics.url, "scrape_s": 1, "timeout_s": 3},
             "serve": {"url": self.cluster.dashboard_url, "timeout_s": 3},
             "http": {"port": self.port},
+            "policy": {"ttl_s": TTL_S},
             "journal": {"path": str(self.folder / "leadtime.db")},
             "log": {"format": "json", "level": "debug"},
         }
@@ -220,18 +243,21 @@ def world(
     gpus: int = 0,
     gang: int = 0,
     rules: bool = False,
+    bare: bool = False,
 ) -> Iterator[World]:
-    """A cluster, its Prometheus with eight earlier seasons, and the daemon; `gpus` are numbers for
-    Ray's scheduler, of which each replica takes a `gang`. With `rules` the alerts at a sixtieth
-    are loaded and the daemon is scraped."""
+    """A cluster, its Prometheus with eight earlier seasons, and the daemon, which scales in the way
+    of `actuation`; there is none where that is `native`. `gpus` are numbers for Ray's scheduler, of
+    which each replica takes a `gang`. With `rules` the alerts at a sixtieth are loaded and the
+    daemon is scraped. `bare` is a head that outlives its processes."""
     group = ProcessGroup(folder / "logs")
     with ExitStack() as ends:
-        cluster = ends.enter_context(RayCluster(group, cpus=8, gpus=gpus))
-        cluster.deploy(applications(actuation == "external", gang))
+        cluster = ends.enter_context(RayCluster(group, cpus=8, gpus=gpus, bare=bare))
+        port = free_ports(1)[0]
+        floors_url = f"http://127.0.0.1:{port}" if actuation == "policy" else ""
+        cluster.deploy(applications(actuation == "external", gang, floors_url))
         watch = ends.enter_context(Watch(cluster, APPLICATION, DEPLOYMENT))
         wall_zero_s = float(int(wall_clock_s() + begins_in_s))
         zero_s = time.monotonic() + wall_zero_s - wall_clock_s()
-        port = free_ports(1)[0]
         metrics = PrometheusServer(group, folder / "prometheus", cluster.service_discovery_file)
         if rules:
             metrics.targets["leadtime"] = f"127.0.0.1:{port}"
@@ -244,7 +270,8 @@ def world(
         body = {"model": "standin", "messages": [{"role": "user", "content": "hello"}]}
         httpx.post(f"{cluster.http_url}/v1/chat/completions", json=body, timeout=30)
         made = World(folder, group, cluster, metrics, watch, zero_s, port)
-        made.start_daemon(actuation)
+        if actuation != "native":
+            made.start_daemon(actuation)
         try:
             yield made
         finally:

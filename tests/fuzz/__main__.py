@@ -17,6 +17,7 @@ NAMES = (
     "history",
     "serve",
     "nodes",
+    "webhook",
     "settings",
     "trace",
     "mapped_trace",

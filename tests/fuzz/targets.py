@@ -22,6 +22,14 @@ import httpx
 import numpy as np
 import requests
 
+from controller.adapters.alertmanager import (
+    MOST_AHEAD_S,
+    MOST_ALERTS,
+    AlertDesk,
+    RefusedBody,
+    parsed,
+)
+from controller.adapters.overrides import Overrides
 from controller.adapters.prometheus.backfill import Backfill
 from controller.adapters.prometheus.client import (
     PrometheusClient,
@@ -33,6 +41,8 @@ from controller.adapters.prometheus.source import PrometheusSource
 from controller.adapters.serve.api import ServeApi, ServeError
 from controller.adapters.serve.view import Actuation
 from controller.commands.recordings import LoadError, from_file
+from controller.core.overrides import Effect
+from controller.core.reactions import Reaction, Verdict
 from controller.core.signals import Freshness, SignalReader
 from controller.settings import SettingsError, load
 from serve_app.trace_files import BadTrace, read_trace
@@ -42,6 +52,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "tests" / "adapters" / "recorded"
 
 
+NOTIFIED_S = 1_800_000_000.0
+REACTION_S = 900.0
 REPLICAS = World.with_replicas(2).readings().replicas
 
 
@@ -119,6 +131,31 @@ def _nodes(body: bytes) -> None:
     asyncio.run(api.view())
 
 
+@cache
+def _desk() -> tuple[AlertDesk, Overrides]:
+    """A desk in memory; one reaction answers every alert."""
+    overrides = Overrides(Path(":memory:"))
+    reaction = Reaction("any", {}, Effect.BOOST, REACTION_S, replicas=2)
+    return AlertDesk(Path(":memory:"), (reaction,), overrides), overrides
+
+
+def _webhook(body: bytes) -> None:
+    """A notification, acted on as if it were the first, then its last alert once more."""
+    alerts = parsed(body, NOTIFIED_S)
+    assert alerts
+    assert all(alert.starts_s <= NOTIFIED_S + MOST_AHEAD_S for alert in alerts)
+    desk, overrides = _desk()
+    desk.prune(NOTIFIED_S + 1)
+    overrides.prune(NOTIFIED_S + REACTION_S, 0.0)
+    desk.take(alerts, (TARGET,), NOTIFIED_S)
+    told = {alert.fingerprint for alert in alerts}
+    assert {row["fingerprint"] for row in desk.alerts(NOTIFIED_S, MOST_ALERTS)} == told
+    for override in overrides.of(TARGET, NOTIFIED_S):
+        assert override.until_s == NOTIFIED_S + REACTION_S
+    again = desk.take(alerts[-1:], (TARGET,), NOTIFIED_S)
+    assert {verdict for _, verdict, _ in again} <= {Verdict.REPEATED, Verdict.REPLAYED}
+
+
 def _settings(body: bytes) -> None:
     load(_written(body, ".yaml"))
 
@@ -173,6 +210,21 @@ def _answers() -> list[bytes]:
     return [json.dumps(body).encode() for body in (*bodies, {"status": "error", "data": None})]
 
 
+def _notifications() -> list[bytes]:
+    labels = {"alertname": "ServeQueueWaitHigh", "application": "app", "deployment": "llm"}
+    alert = {
+        "status": "firing",
+        "labels": labels,
+        "annotations": {"summary": "Requests wait"},
+        "startsAt": "2026-11-30T03:10:00.5+01:00",
+        "endsAt": "0001-01-01T00:00:00Z",
+        "fingerprint": "0a1b",
+    }
+    ended = {**alert, "status": "resolved", "labels": {}, "startsAt": "2026-11-30T01:00:00Z"}
+    bodies = ([alert], [ended, {**alert, "fingerprint": "2c"}], [ended, alert])
+    return [json.dumps({"version": "4", "alerts": alerts}).encode() for alerts in bodies]
+
+
 def _csv() -> list[bytes]:
     return [
         b"arrival_s,prompt_tokens,output_tokens\n0,10,20\n1.5,10,20\n",
@@ -189,6 +241,7 @@ TARGETS: Mapping[str, Target] = {
         _serve, lambda: [(RECORDED / "serve-applications.json").read_bytes()], (ServeError,)
     ),
     "nodes": Target(_nodes, lambda: [(RECORDED / "serve-nodes.json").read_bytes()], (ServeError,)),
+    "webhook": Target(_webhook, _notifications, (RefusedBody,)),
     "settings": Target(_settings, lambda: [EXAMPLE.read_bytes()], (SettingsError,)),
     "trace": Target(_trace, _csv, (LoadError,)),
     "mapped_trace": Target(_mapped_trace, _csv, (LoadError,)),
