@@ -23,6 +23,7 @@ HEADERS = (
     (b"x-frame-options", b"DENY"),
     (b"cache-control", b"no-store"),
 )
+GUESSED = 429, "too many refused requests; wait a minute"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,9 @@ class Audit:
 class Access:
     """Reading needs the read token where there is one (health does not: probes have none);
     changing needs an Authorization, which the endpoint judges. Too many refusals or changes a
-    minute are 429, a body too large 413, one that trickles 408. Every changing request, refused
-    or not, is told to `audit`."""
+    minute are 429 wherever a token is judged (what anyone may read stays readable), a body too
+    large 413, one that trickles 408. Every changing request, refused or not, is told to
+    `audit`."""
 
     def __init__(
         self,
@@ -96,10 +98,11 @@ class Access:
         self, scope: Any, client: str, offered: str, changing: bool
     ) -> tuple[int, str] | None:
         now_s = self._clock()
-        if _count(self._refused, client, now_s) >= self._limits.refusals:
-            return 429, "too many refused requests; wait a minute"
+        guessed = _count(self._refused, client, now_s) >= self._limits.refusals
         if changing:
             _note(self._changed, client, now_s)
+            if guessed:
+                return GUESSED
             if _count(self._changed, client, now_s) > self._limits.changes:
                 return 429, "too many changes; wait a minute"
             return None if offered else (401, "a changing request needs a bearer token")
@@ -109,6 +112,8 @@ class Access:
             expected = self._read_token()
         except OSError as error:
             return 503, f"http.read_token_file cannot be read: {error.strerror}"
+        if expected and guessed:
+            return GUESSED
         if expected and not hmac.compare_digest(offered.encode(), expected.encode()):
             return 401, "reading needs the bearer token of http.read_token_file"
         return None

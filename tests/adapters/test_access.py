@@ -127,6 +127,14 @@ async def test_who_guesses_is_stopped_for_a_minute() -> None:
     assert (await site.get("/metrics", READ)).status_code == 200
 
 
+async def test_what_anyone_may_read_stays_readable_while_someone_guesses() -> None:
+    site = Site(read_token=None)
+    seen = [(await site.post(f"guess-{n}")).status_code for n in range(12)]
+    assert seen == [401] * 10 + [429] * 2
+    assert (await site.get("/metrics")).status_code == 200
+    assert (await site.get("/healthz")).status_code == 200
+
+
 async def test_changes_are_limited_a_minute() -> None:
     site = Site(limits=Limits(changes=5))
     seen = [(await site.post(WRITE)).status_code for _ in range(7)]
