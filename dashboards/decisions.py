@@ -1,5 +1,6 @@
 """Decisions: how many replicas, why, and what came of it."""
 
+from controller.adapters.hook_metrics import OVERRIDES
 from controller.adapters.telemetry import names
 from dashboards.model import Dashboard, Panel, Query, Row
 from dashboards.queries import (
@@ -69,6 +70,20 @@ REPLICAS = Row(
             width=12,
         ),
         Panel(
+            "Words of operators in force",
+            "Pins, pauses, holds and boosts that hold now, by effect: none is 0.",
+            "short",
+            (
+                Query(
+                    f"max by (application, deployment, effect) ({OVERRIDES}{{{OF_DEPLOYMENT}}})",
+                    "{{deployment}} {{effect}}",
+                ),
+            ),
+            kind="states",
+            mappings={0: ("none", "transparent"), 1: ("in force", "purple")},
+            width=12,
+        ),
+        Panel(
             "Guards",
             "Replicas that each guard added to or took from what sizing asked for.",
             "short",
@@ -80,7 +95,6 @@ REPLICAS = Row(
             ),
             kind="bars",
             alert="LeadtimeBoundsReached",
-            width=12,
             least=None,
         ),
         Panel(

@@ -11,6 +11,7 @@ import yaml
 
 from alerts.generate import ALERTS
 from controller.adapters.grafana import DATASOURCE_NAME, DATASOURCE_UID, FOLDER_TITLE, FOLDER_UID
+from controller.adapters.hook_metrics import OVERRIDES
 from controller.adapters.prometheus import names as read
 from controller.adapters.telemetry import names as ours
 from controller.core.types import Reason
@@ -94,7 +95,7 @@ def test_a_panel_that_breaks_a_rule_is_told(changes: dict[str, object], said: st
 
 
 def test_our_metrics_exist_under_these_names() -> None:
-    exported = {*ours.GAUGES, *ours.COUNTERS} | HISTOGRAMS
+    exported = {*ours.GAUGES, *ours.COUNTERS, OVERRIDES} | HISTOGRAMS
     used = {name for expr in EXPRESSIONS for name in METRIC.findall(RECORDED.sub("", expr))}
     assert used <= exported
     unseen = exported - used - {ours.SETPOINT, ours.QUEUED, ours.FIRST_TOKENS}

@@ -1,0 +1,198 @@
+"""The capacity of real vLLM: what Leadtime learns from its metrics is what a bench finds at its
+clients, and long contexts lower it before anything waits."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from controller.demo.metrics_server import PrometheusServer
+from controller.demo.processes import free_ports, stop
+from tests.vllm.conftest import (
+    MODEL,
+    START_WITHIN_S,
+    Served,
+    becomes,
+    chat,
+    shared_application,
+    stream,
+)
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(300)]
+
+LEADTIME = str(Path(sys.executable).with_name("leadtime"))
+NAME = "heavy"
+SLOTS, BLOCKS = 4, 12
+OUTPUT_TOKENS = 32
+LARGER = {
+    "num_hidden_layers": 12,
+    "hidden_size": 512,
+    "intermediate_size": 2048,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+}
+LONG_WORDS, GROWING_WORDS = 160, 110  # two tokens each
+"""The tiny model made larger, of random weights, so that the engine and not the way to it is
+what limits the load; with few slots and few KV blocks."""
+
+
+def heavy_application() -> dict[str, Any]:
+    """An application beside the shared one, on an engine of its own."""
+    one = shared_application() | {"name": NAME, "route_prefix": f"/{NAME}"}
+    engine = one["args"]["engine"]
+    engine |= {"slots": SLOTS, "max_model_len": 512}
+    engine["engine_args"] |= {
+        "num_gpu_blocks_override": BLOCKS,
+        "load_format": "dummy",
+        "hf_overrides": LARGER,
+    }
+    for deployment in one["deployments"]:
+        if deployment["name"] == "LLM":
+            deployment["max_ongoing_requests"] = SLOTS
+    return one
+
+
+class Observed:
+    """The served application with its Prometheus; a daemon in shadow mode learns from it."""
+
+    def __init__(self, served: Served, folder: Path) -> None:
+        self.served = served
+        self.folder = folder
+        cluster = served.cluster
+        self.metrics = PrometheusServer(
+            served.group, folder / "prometheus", cluster.service_discovery_file
+        )
+        self.port = free_ports(1)[0]
+        self.daemon: subprocess.Popen[bytes] | None = None
+
+    def settings(self) -> str:
+        """The settings of daemon and bench: nothing is read from before the daemon's start."""
+        path = self.folder / "leadtime.yaml"
+        entry = {"application": NAME, "deployment": "LLM", "ttft_s": 1.0, "max_replicas": 2}
+        path.write_text(
+            yaml.safe_dump(
+                {
+                    "season_s": 60,
+                    "tick_s": 1,
+                    "history_seasons": 0,
+                    "deployments": [entry],
+                    "prometheus": {"url": self.metrics.url, "scrape_s": 1},
+                    "serve": {"url": self.served.cluster.dashboard_url},
+                    "http": {"port": self.port},
+                    "journal": {"path": str(self.folder / "leadtime.db")},
+                    "log": {"format": "json"},
+                }
+            )
+        )
+        return str(path)
+
+    def start_daemon(self) -> None:
+        command = [LEADTIME, "run", "--config", self.settings()]
+        self.daemon = self.served.group.start("leadtime", command)
+
+    def decision(self) -> dict[str, Any] | None:
+        """The daemon's last one; None before it answers."""
+        url = f"http://127.0.0.1:{self.port}/api/v1/decisions"
+        try:
+            made = httpx.get(url, params={"limit": 1}, timeout=5).json()["decisions"]
+        except httpx.HTTPError:
+            return None
+        return dict(made[0]) if made else None
+
+    def bench(self, rates: str) -> dict[str, Any]:
+        """Overload one replica, step by step."""
+        out = self.folder / "bench.json"
+        command = [LEADTIME, "bench", "--config", self.settings(), "--replicas", "1"]
+        command += ["--rps", rates, "--warm-up", "3", "--seconds", "10", "--model", MODEL]
+        command += ["--prompt-tokens", "20", "--prompt-cv", "0"]
+        command += ["--output-tokens", str(OUTPUT_TOKENS), "--output-cv", "0", "--json", str(out)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+        assert done.returncode == 0, done.stderr
+        said: dict[str, Any] = json.loads(out.read_text())
+        return said
+
+    def play(self, rate_rps: float, seconds: float, words: int = 20) -> None:
+        """A constant load, to its end."""
+        recipe = self.folder / "recipe.json"
+        lengths = {"prompt_mean": words, "prompt_cv": 0}
+        lengths |= {"output_mean": OUTPUT_TOKENS, "output_cv": 0}
+        recipe.write_text(json.dumps({"rate": [[0, rate_rps], [seconds, rate_rps]], **lengths}))
+        command = [sys.executable, "-m", "serve_app.loadgen", "--model", MODEL, "--seed", "2"]
+        command += ["--url", f"{self.served.cluster.http_url}/{NAME}", "--recipe", str(recipe)]
+        command += ["--out", str(self.folder / "requests.csv"), "--progress", "none"]
+        subprocess.run(command, check=True, timeout=120, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def observed(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
+    made = Observed(served, tmp_path_factory.mktemp("capacity"))
+    made.metrics.start()
+    cluster = served.cluster
+    cluster.deploy(
+        {"applications": [shared_application(), heavy_application()]}, within_s=START_WITHIN_S
+    )
+    try:
+        yield made
+    finally:
+        if made.daemon is not None:
+            stop(made.daemon, 5)
+        made.metrics.stop()
+        cluster.deploy({"applications": [shared_application()]})
+        wait_for(lambda: NAME not in cluster.applications(), 60)
+
+
+def test_what_traffic_teaches_is_what_the_bench_finds(observed: Observed) -> None:
+    """The daemon sees the bench as it sees any traffic, by Ray's metrics; the bench knows what
+    its clients got."""
+    observed.start_daemon()
+    wait_for(lambda: observed.decision() is not None, 40)
+    said = observed.bench("3,12,36")
+    [row] = said["scaling"]
+    assert row["saturated"], said["points"]
+    decision = observed.decision()
+    assert decision is not None
+    print(f"bench {row['throughput_rps']:.2f} req/s, learned {decision['capacity_rps']:.2f}")
+    assert decision["slots"] == SLOTS
+    assert decision["capacity_rps"] == pytest.approx(row["throughput_rps"], rel=0.2)
+
+
+def test_long_contexts_lower_the_capacity_before_anything_waits(observed: Observed) -> None:
+    """Requests of three blocks each, about one at a time: four would need more than there is."""
+    before = observed.decision()
+    assert before is not None
+    observed.play(0.3 * before["capacity_rps"], 12, words=LONG_WORDS)
+    after = observed.decision()
+    assert after is not None
+    print(f"slots {before['slots']} -> {after['slots']:.2f}")
+    assert after["slots"] == pytest.approx(0.95 * (BLOCKS - 1) / 3, rel=0.25)
+    assert after["slots"] < before["slots"]
+
+
+async def test_preemptions_are_counted(observed: Observed, client: httpx.AsyncClient) -> None:
+    """Four requests that grow from two blocks to three ask for one more than there is."""
+    long = [{"role": "user", "content": " w" * GROWING_WORDS}]
+
+    async def answer() -> None:
+        await stream(client, chat(80, messages=long), path=f"/{NAME}/v1/chat/completions")
+
+    for _ in range(3):
+        await asyncio.gather(*(answer() for _ in range(SLOTS)))
+    name = "ray_vllm_num_preemptions_total"
+    assert await becomes(lambda: observed.served.total(name) is not None)
+
+
+def wait_for(condition: Callable[[], bool], within_s: float) -> None:
+    """Poll until the condition holds."""
+    deadline_s = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"waited {within_s:.0f} s"
+        time.sleep(0.25)
