@@ -33,13 +33,19 @@ def serve_api(settings: ServeSettings, fence: Callable[[], float] = lambda: inf)
 
 
 def trusted(settings: ServeSettings) -> ssl.SSLContext | bool:
-    """The certificates by which Ray's dashboard is verified."""
-    if settings.ca_file is None:
+    """The certificates by which Ray's dashboard is verified, and ours if it asks for one."""
+    if settings.ca_file is None and settings.certificate_file is None:
         return True
     try:
-        return ssl.create_default_context(cafile=str(settings.ca_file))
+        context = ssl.create_default_context(cafile=settings.ca_file)
     except (ssl.SSLError, OSError) as error:
         raise SettingsError(f"serve.ca_file: holds no certificate: {error}") from error
+    if settings.certificate_file is not None:
+        try:
+            context.load_cert_chain(settings.certificate_file, settings.key_file)
+        except (ssl.SSLError, OSError) as error:
+            raise SettingsError(f"serve.certificate_file, serve.key_file: {error}") from error
+    return context
 
 
 def serve_source(

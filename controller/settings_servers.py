@@ -45,11 +45,21 @@ class ServeSettings(Section):
     token: SecretStr | None = Field(None, description="Ray's auth token; better token_file")
     token_file: ReadableFile | None = Field(None, description="file with Ray's auth token")
     ca_file: ReadableFile | None = Field(None, description="certificates to trust (PEM)")
+    certificate_file: ReadableFile | None = Field(
+        None, description="client certificate (PEM), for a proxy in front that asks for one"
+    )
+    key_file: ReadableFile | None = Field(None, description="key of the client certificate (PEM)")
     elastic: bool = Field(
         False,
         description="true if the cluster adds nodes when replicas wait for room; false: never "
         "more replicas are asked for than the free resources hold",
     )
+
+    @model_validator(mode="after")
+    def _both(self) -> "ServeSettings":
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("certificate_file and key_file go together")
+        return self
 
 
 class HttpSettings(Section):

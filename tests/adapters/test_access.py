@@ -17,9 +17,11 @@ from starlette.routing import Route
 from controller.adapters.access import MOST_CLIENTS, Access, Audit, Limits
 from controller.adapters.audit import AuditTrail
 from controller.adapters.http import HttpServer
+from controller.adapters.serve.api import Unreachable
 from controller.adapters.telemetry import Telemetry
+from controller.connections import serve_api
 from controller.securing import secured, tls
-from controller.settings import HttpSettings, JournalSettings, SettingsError, load
+from controller.settings import HttpSettings, JournalSettings, ServeSettings, SettingsError, load
 
 READ, WRITE = "reading-token-1", "writing-token-2"
 
@@ -248,9 +250,45 @@ async def test_https_with_client_certificates(tmp_path: Path) -> None:
         await server.stop()
 
 
+async def test_serve_behind_a_proxy_that_asks_for_our_certificate(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    theirs, ours = authority.issue_cert("127.0.0.1"), authority.issue_cert("leadtime")
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    proxy = HttpSettings(
+        certificate_file=pem(tmp_path, "proxy.pem", theirs.cert_chain_pems[0]),
+        key_file=pem(tmp_path, "proxy.key", theirs.private_key_pem),
+        client_ca_file=tmp_path / "ca.pem",
+    )
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await JSONResponse({"applications": {}})(scope, receive, send)
+
+    server = HttpServer(app, "127.0.0.1", 0, **tls(proxy))
+    url = f"https://127.0.0.1:{await server.start()}"
+    known = {"url": url, "ca_file": tmp_path / "ca.pem"}
+    mine = {
+        "certificate_file": pem(tmp_path, "me.pem", ours.cert_chain_pems[0]),
+        "key_file": pem(tmp_path, "me.key", ours.private_key_pem),
+    }
+    try:
+        api = serve_api(ServeSettings(**known, **mine))
+        assert (await api.view(resources=False)).deployments == {}
+        await api.close()
+        refused = serve_api(ServeSettings(**known))
+        with pytest.raises(Unreachable):
+            await refused.view(resources=False)
+        await refused.close()
+    finally:
+        await server.stop()
+    wrong = {**mine, "key_file": tmp_path / "proxy.key"}
+    with pytest.raises(SettingsError, match=r"serve\.key_file"):
+        serve_api(ServeSettings(**known, **wrong))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("serve: {certificate_file: /etc/hostname}", "go together"),
         ("http: {certificate_file: /etc/hostname}", "go together"),
         ("http: {client_ca_file: /etc/hostname}", "needs certificate_file"),
         ("prometheus: {url: 'http://me:secret-canary@host:9090'}", "must not hold a password"),
