@@ -140,6 +140,13 @@ def backtest(
     quick: Annotated[
         bool, typer.Option("--quick", help="Rivals only where they meet the SLO: no frontier.")
     ] = False,
+    choosing: Annotated[
+        bool,
+        typer.Option(
+            "--choosing",
+            help="Leadtime chooses model and price by cost once a day, as live; takes minutes.",
+        ),
+    ] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write every run here.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a report here.")] = None,
 ) -> None:
@@ -171,6 +178,7 @@ def backtest(
         workers=workers,
         cache=cache,
         quick=quick,
+        choosing=choosing,
         json=json_file,
         html=html,
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from controller.core.budget import Budget
-from controller.core.ports import Actuator, Fits, Known, Planners, Recorder, Source, Watch
+from controller.core.ports import Actuator, Chooser, Fits, Known, Planners, Recorder, Source, Watch
 from controller.core.types import DeploymentId, Tick
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Loop:
         tick_s: float,
         clock: Callable[[], float] = wall_clock_s,
         budget: Budget | None = None,
+        chooser: Chooser | None = None,
     ) -> None:
         self.source = source
         self.actuator = actuator
@@ -45,6 +46,7 @@ class Loop:
         self.tick_s = tick_s
         self.now = clock
         self.budget = budget
+        self.chooser = chooser
         self.planners: dict[DeploymentId, Planner] = {}
         self.makes = planners
 
@@ -63,6 +65,7 @@ class Loop:
         """One round over every deployment."""
         replicas = await self.source.replicas()
         await self._meet(replicas)
+        self._take_trials()
         self._take_fits()
         now_s = self.now()
         await self.makes.refill(self.planners, now_s)
@@ -77,6 +80,7 @@ class Loop:
         tick = Tick(now_s, tuple(done), learned, self.source.failures)
         self._record(tick)
         self._ask_for_fits()
+        self._ask_for_trials()
         return tick
 
     async def first_fits(self) -> None:
@@ -139,3 +143,22 @@ class Loop:
                 self.planners[target].adopt(result)
                 models = ", ".join(model.name for model in result.models)
                 self.watch.fitted(target, "adopted", models)
+
+    def _ask_for_trials(self) -> None:
+        """Once a season each, have the past replayed to choose model and price."""
+        if self.chooser is None:
+            return
+        for target, planner in self.planners.items():
+            due = planner.rehearsal_due()
+            if due is not None:
+                self.chooser.submit(target, due)
+
+    def _take_trials(self) -> None:
+        for target, result in self.chooser.poll() if self.chooser is not None else ():
+            planner = self.planners.get(target)
+            if planner is None:
+                continue
+            if isinstance(result, Exception):
+                self.watch.chose(target, planner.keep(str(result)))
+            else:
+                self.watch.chose(target, planner.weigh(result))

@@ -20,6 +20,7 @@ from controller.settings import EventSettings, Settings
 EVENTS_EVERY_S = 3600.0
 EVENTS_AHEAD_S = 2 * 86_400.0
 REFILL_EVERY_S = 60.0
+SHORTEST_CHOSEN_S = 3600.0
 
 
 class DeploymentPlanners:
@@ -172,4 +173,5 @@ def planner_settings(settings: Settings, target: DeploymentId) -> PlannerSetting
         slots=slo.slots,
         writes=settings.mode == "active",
         start_timeout_s=slo.start_timeout_s,
+        chooses=settings.choice.enabled and settings.season_s >= SHORTEST_CHOSEN_S,
     )

@@ -55,6 +55,23 @@ class JournalSettings(Section):
     )
 
 
+class ChoiceSettings(Section):
+    """The model and the price of risk, chosen once a season by what they would have cost in a
+    replay of the deployment's own past."""
+
+    enabled: bool = Field(
+        True,
+        description="false: the default model and price, always; seasons of under an hour are "
+        "never replayed",
+    )
+    cpu_s: int = Field(
+        900, ge=10, le=86_400, description="seconds of CPU time, niced, that a replay may take"
+    )
+    memory_mib: int = Field(
+        2048, ge=1024, le=1_048_576, description="MiB of address space that a replay may take"
+    )
+
+
 class LogSettings(Section):
     """What is written to standard error."""
 
@@ -126,6 +143,7 @@ class Settings(BaseSettings):
     webhooks: WebhookSettings = Field(default_factory=WebhookSettings)
     policy: PolicySettings = Field(default_factory=PolicySettings)
     journal: JournalSettings = Field(default_factory=JournalSettings)
+    choice: ChoiceSettings = Field(default_factory=ChoiceSettings)
     log: LogSettings = Field(default_factory=LogSettings)
 
     @classmethod

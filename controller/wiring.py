@@ -10,6 +10,7 @@ from controller.adapters.fitter import Fitter
 from controller.adapters.http import Board, HttpServer, application
 from controller.adapters.overriding import Desk, override_route
 from controller.adapters.prometheus.client import PrometheusClient
+from controller.adapters.rehearser import Limits, Rehearser
 from controller.adapters.serve.api import ServeApi
 from controller.adapters.store import Journal, JournalError
 from controller.adapters.telemetry import Telemetry
@@ -21,6 +22,7 @@ from controller.leading import Leadership, LeadersRecorder, LedPlanners
 from controller.loop import Loop, wall_clock_s
 from controller.planners import DeploymentPlanners
 from controller.promises import slo_of
+from controller.rehearsing import rehearse
 from controller.securing import secured, tls
 from controller.settings import Settings, SettingsError, Slo
 from controller.sharing import gpu_budget
@@ -56,6 +58,7 @@ class Daemon:
     journal: Journal
     hooks: Hooks
     fitter: Fitter
+    rehearser: Rehearser
     board: Board
     telemetry: Telemetry
     writing: Writing
@@ -100,6 +103,7 @@ class Daemon:
     async def close(self) -> None:
         """Close every connection and file."""
         self.fitter.close()
+        self.rehearser.close()
         await self.hooks.close()
         self.writing.lease.release()
         await self.serve.close()
@@ -145,6 +149,7 @@ def build(settings: Settings) -> Daemon:
     journal.companion = hooks.outbox
     board = Board(settings.mode, 3 * settings.tick_s + settings.prometheus.timeout_s)
     fitter = Fitter()
+    rehearser = Rehearser(rehearse, Limits(settings.choice.cpu_s, settings.choice.memory_mib))
     metrics = metrics_source(settings, prometheus)
     cluster = ClusterSource(settings, made.source, metrics, telemetry, made.unread)
     leads = leadership(settings, made, journal, lambda: cluster.failures, telemetry, hooks.take_up)
@@ -164,6 +169,7 @@ def build(settings: Settings) -> Daemon:
         telemetry,
         settings.tick_s,
         budget=gpu_budget(settings),
+        chooser=rehearser,
     )
     return Daemon(
         settings,
@@ -174,6 +180,7 @@ def build(settings: Settings) -> Daemon:
         journal,
         hooks,
         fitter,
+        rehearser,
         board,
         telemetry,
         made,

@@ -57,8 +57,16 @@ def test_it_explains_a_decision_of_then(config: Path) -> None:
 def test_it_can_be_read(config: Path) -> None:
     code, said, _ = explain(NAME, "--config", str(config))
     assert code == 0
-    for part in ("app/llm at", "ready ", "kept_for_one_lead", "arrivals", "A replica carries"):
+    for part in (
+        "app/llm at",
+        "ready ",
+        "kept_for_one_lead",
+        "arrivals",
+        "A replica carries",
+        "Model location_scale",
+    ):
         assert part in said
+    assert "Model location_scale at 1 x the price: the default" in " ".join(said.split())
     assert "times the expected load" in " ".join(said.split())
 
 

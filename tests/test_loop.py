@@ -1,17 +1,20 @@
 """The loop: observe, plan, act, record; ticks that neither overlap nor stop at a failure."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
+from controller.core.choosing import DEFAULT, LAST_VALUE, Candidate, Choice, Trial, Verdict
 from controller.core.forecasting import fitting
 from controller.core.forecasting.fitting import FitJob, Fitted
 from controller.core.planning import Planner
 from controller.core.ports import Known
+from controller.core.rehearsal import Rehearsal
 from controller.core.types import Action, DeploymentId, Hold, Outcome, Readings, Tick
 from controller.loop import Loop
-from tests.core.worlds import TARGET, World, planner
+from tests.core.loads import DAY, daily
+from tests.core.worlds import START_S, TARGET, World, planner
 
 
 class FakeSource:
@@ -67,11 +70,29 @@ class FakeFits:
         return done
 
 
+class FakeChooser:
+    """Answers each replay at the next look, with what it was told to."""
+
+    def __init__(self, *answers: Sequence[Trial] | Exception) -> None:
+        self.answers = list(answers)
+        self.asked: list[Rehearsal] = []
+        self.done: list[tuple[DeploymentId, Sequence[Trial] | Exception]] = []
+
+    def submit(self, target: DeploymentId, job: Rehearsal) -> None:
+        self.asked.append(job)
+        self.done.append((target, self.answers.pop(0)))
+
+    def poll(self) -> list[tuple[DeploymentId, Sequence[Trial] | Exception]]:
+        done, self.done = self.done, []
+        return done
+
+
 class Watch:
     def __init__(self) -> None:
         self.errors: list[BaseException] = []
         self.ticks = 0
         self.fits: list[str] = []
+        self.choices: list[Choice] = []
         self.failed = asyncio.Event()
 
     def failed_tick(self, error: BaseException) -> None:
@@ -83,6 +104,9 @@ class Watch:
 
     def fitted(self, target: DeploymentId, result: str, detail: str = "") -> None:
         self.fits.append(result)
+
+    def chose(self, target: DeploymentId, choice: Choice) -> None:
+        self.choices.append(choice)
 
 
 class Kept:
@@ -161,6 +185,35 @@ async def test_a_failed_fit_is_noted() -> None:
     made.fits.done.append((TARGET, RuntimeError("singular")))
     await made.loop.tick()
     assert made.watch.fits == ["failed"]
+
+
+async def test_what_a_replay_finds_is_in_force_and_a_dead_one_changes_nothing() -> None:
+    kept = Kept()
+    made = Made(kept)
+    found = [Trial(DEFAULT, 100.0, 0.004), Trial(LAST_VALUE, 80.0, 0.004)]
+    made.loop.chooser = chooser = FakeChooser(found, RuntimeError("the process died"))
+    await made.loop.tick()
+    history = daily(DAY, 4, seed=1)
+    made.loop.planners[TARGET].forecaster.backfill(history, START_S - 4 * 86_400)
+    while not chooser.asked:
+        await made.loop.tick()
+    assert made.watch.choices == []
+    await made.loop.tick()
+    assert [choice.verdict for choice in made.watch.choices] == [Verdict.CHEAPEST]
+    assert in_force(kept) == LAST_VALUE
+    made.source.live.at_s += 86_400
+    while len(chooser.asked) < 2:
+        await made.loop.tick()
+    await made.loop.tick()
+    assert made.watch.choices[-1].verdict is Verdict.FAILED
+    assert made.watch.choices[-1].problem == "the process died"
+    assert in_force(kept) == LAST_VALUE
+
+
+def in_force(kept: Kept) -> Candidate | None:
+    """What the last decision went by."""
+    choice = kept.ticks[-1].decisions[0][0].learned.choice
+    return None if choice is None else choice.candidate
 
 
 async def test_stop_ends_the_loop_and_a_hanging_tick() -> None:

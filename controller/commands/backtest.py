@@ -72,6 +72,7 @@ class Order:
     workers: int | None = None
     cache: Path | None = None
     quick: bool = False
+    choosing: bool = False
     json: Path | None = None
     html: Path | None = None
 
@@ -85,13 +86,15 @@ def backtest(order: Order) -> int:
         scenarios = scenarios_of(order)
         for path in filter(None, (order.json, order.html)):
             _writable(path)
-        comparison = Comparison(scenarios, policies, RIVALS, Cache(order.cache), order.quick)
+        comparison = Comparison(
+            scenarios, policies, RIVALS, Cache(order.cache), order.quick, order.choosing
+        )
         done = _run(comparison, engine, order.workers or default_workers())
     except (LoadError, TraceError, EngineError) as error:
         complaints.print(str(error), markup=False, highlight=False, soft_wrap=True)
         return 2
     results = comparison.results(done)
-    ours = _ours(scenarios, policies, Cache(order.cache))
+    ours = _ours(order, scenarios, policies)
     splits = {
         (s.name, s.lead_s): split(s, played.arrays, played.run.requests)
         for s, played in zip(scenarios, ours, strict=False)
@@ -215,9 +218,12 @@ def _run(comparison: Comparison, engine: Engine, workers: int) -> list[tuple[Tas
     return done
 
 
-def _ours(scenarios: Sequence[Scenario], policies: Sequence[str], cache: Cache) -> list[Played]:
+def _ours(order: Order, scenarios: Sequence[Scenario], policies: Sequence[str]) -> list[Played]:
     """Our runs with their minutes and decisions; nothing if we were not asked for."""
-    return [play_ours(scenario, cache) for scenario in scenarios] if OURS in policies else []
+    if OURS not in policies:
+        return []
+    cache = Cache(order.cache)
+    return [play_ours(scenario, cache, choosing=order.choosing) for scenario in scenarios]
 
 
 def _show(console: Console, results: Sequence[Result], splits: Splits) -> None:

@@ -153,6 +153,7 @@ def _show(console: Console, found: dict[str, Any]) -> None:
         f"a start takes {capacity['lead_s']:.0f} s.",
         markup=False,
     )
+    _show_choice(console, found.get("choice"))
     _list(
         console,
         "What blocks a change:",
@@ -171,6 +172,33 @@ def _show(console: Console, found: dict[str, Any]) -> None:
             for each in found["would_change"]
         ],
     )
+
+
+def _show_choice(console: Console, choice: dict[str, Any] | None) -> None:
+    if choice is None:
+        return
+    age = "" if choice["age_s"] is None else f", chosen {choice['age_s'] / 3600:.1f} h ago"
+    problem = f" ({choice['problem']})" if choice["problem"] else ""
+    console.print(
+        f"Model {choice['model']} at {choice['price_ratio']:g} x the price{age}: "
+        f"{choice['in_words']}{problem}.",
+        markup=False,
+    )
+    if choice["trials"]:
+        _table(
+            console,
+            "Replay of the past",
+            ("model", "x price", "GPU-hours", "late"),
+            [
+                (
+                    trial["model"],
+                    f"{trial['price_ratio']:g}",
+                    f"{trial['gpu_hours']:.1f}",
+                    f"{trial['late_ratio']:.2%}",
+                )
+                for trial in choice["trials"]
+            ],
+        )
 
 
 def _table(

@@ -34,7 +34,7 @@ async def _decide(settings: Settings) -> tuple[list[dict[str, object]], list[str
     shadow = settings.model_copy(update={"mode": "shadow"})
     daemon = build(shadow)
     loop = daemon.loop
-    loop.recorders = ()
+    loop.recorders, loop.chooser = (), None
     try:
         loop.planners.update(await loop.makes.prepare(await loop.source.replicas()))
         for planner in loop.planners.values():

@@ -33,7 +33,8 @@ class Promise:
 
 def explained(decision: Mapping[str, Any], asked_s: float, promise: Promise) -> dict[str, Any]:
     """A decision explained at `asked_s`, as JSON values: its reason in words, the inputs with
-    their ages when it was made, the forecasts, what a replica carries, the number before and
+    their ages when it was made, the forecasts, what a replica carries, the model and price in force
+    and why, the number before and
     after every guard, what blocks a change and for how many seconds from `asked_s`, and which
     load would change the need."""
     return {
@@ -61,6 +62,7 @@ def explained(decision: Mapping[str, Any], asked_s: float, promise: Promise) -> 
             key: decision[key]
             for key in ("capacity_rps", "slots", "work_s", "lead_s", "price_gpu_s")
         },
+        "choice": _choice(decision.get("choice"), asked_s),
         "guards": walked(decision["trail"], decision["wanted"]),
         "blocking": _blocking(decision.get("timers", ()), asked_s),
         "would_change": would_change(decision, promise),
@@ -172,6 +174,24 @@ def _forecast(plain: Mapping[str, Any] | None, at_s: float) -> Forecast | None:
     pairs = sorted((float(p), value) for p, value in plain["quantiles"].items())
     probabilities, quantiles = zip(*pairs, strict=True)
     return Forecast(at_s, plain["horizon_s"], probabilities, quantiles, plain["model"])
+
+
+def _choice(choice: Mapping[str, Any] | None, asked_s: float) -> dict[str, Any] | None:
+    """The model and price in force, why, how old the choice is, and what each candidate came to;
+    None where they are not chosen."""
+    if choice is None:
+        return None
+    chosen_s = choice["chosen_s"]
+    names = ("model", "price_ratio", "gpu_hours", "late_ratio")
+    return {
+        "model": choice["model"],
+        "price_ratio": choice["price_ratio"],
+        "verdict": choice["verdict"],
+        "in_words": words.verdict_in_words(choice["verdict"]),
+        "age_s": None if chosen_s is None else asked_s - chosen_s,
+        "problem": choice["problem"],
+        "trials": [dict(zip(names, trial, strict=True)) for trial in choice["trials"]],
+    }
 
 
 def _scaled(made: Forecast, multiple: float) -> Forecast:

@@ -2,11 +2,12 @@
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from controller.core.asking import Asking
 from controller.core.capacity import Capacity, CapacityLaw
+from controller.core.choosing import Candidate, Choice, Choosing, Trial
 from controller.core.draining import Drain
 from controller.core.events import KnownEvent, KnownEvents
 from controller.core.forecasting.fitting import FitJob, Fitted
@@ -21,9 +22,10 @@ from controller.core.guards import (
 )
 from controller.core.leadtime import LeadTime
 from controller.core.overrides import Override, in_force
-from controller.core.periods import Periods
 from controller.core.price import Price
+from controller.core.rehearsal import Rehearsal
 from controller.core.signals import Freshness, SignalReader, blindness, doubtful
+from controller.core.stated import PlannerSettings as PlannerSettings
 from controller.core.supply import Supply
 from controller.core.timers import Needs, timers
 from controller.core.types import (
@@ -49,29 +51,6 @@ FULL_GPU = 0.95
 FULL_KV_CACHE = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class PlannerSettings:
-    """What a user states about one deployment, and the periods of its installation.
-
-    First tokens within `ttft_s` for a share `attainment` of requests; between `min_replicas`
-    and `max_replicas`; `lead_prior_s` until starts were seen; `slots` None = as Serve says;
-    `writes` whether decisions are carried out, so that others' writes are conflicts;
-    `start_timeout_s` after which a start is given up.
-    """
-
-    periods: Periods
-    tick_s: float
-    scrape_s: float
-    ttft_s: float
-    attainment: float
-    min_replicas: int
-    max_replicas: int
-    lead_prior_s: float
-    slots: float | None = None
-    writes: bool = True
-    start_timeout_s: float = 3600.0
-
-
 class Planner:
     """Turns readings into decisions, one tick at a time."""
 
@@ -89,6 +68,7 @@ class Planner:
         self._price = Price(settings.attainment, periods.season_s)
         self._supply = Supply(settings.start_timeout_s)
         self._asking = Asking(target, settings.writes)
+        self._choosing = Choosing(periods.season_s)
         self._plan_made: Plan | None = None
         self._granted: int | None = None
         self._drain = Drain()
@@ -141,6 +121,7 @@ class Planner:
             slots=slots if law is None else law.slots,
             work_s=None if law is None else law.work_s,
             price_gpu_s=0.0 if law is None else self._price.gpu_s(self.lead_s, law.capacity_rps),
+            choice=self._choosing.choice if self.settings.chooses else None,
         )
 
     def learn_past(self, window_s: float, *windows: Values) -> None:
@@ -174,12 +155,54 @@ class Planner:
             self._supply = Supply(settings.start_timeout_s)
             samples_s, prior_s = self.lead.samples_s, settings.lead_prior_s
             self.lead = LeadTime(prior_s, samples_s, settings.start_timeout_s)
+        if not settings.chooses:
+            self._choosing = Choosing(settings.periods.season_s)
+            self.put_in_force(self._choosing.choice.candidate)
+        elif (settings.ttft_s, settings.attainment) != (before.ttft_s, before.attainment):
+            self._choosing.again()
         if settings.writes != before.writes:
             self.forget_writes()
 
     def forget_writes(self) -> None:
         """Another daemon led until now: what it wrote is no second writer's doing."""
         self._asking = Asking(self.target, self.settings.writes)
+
+    def rehearsal_due(self) -> Rehearsal | None:
+        """A replay of the past to run elsewhere, if one is due; give what comes of it to `weigh`
+        or `keep`. None before a replica's capacity is known."""
+        law, at_s, history = (
+            self._capacity.law(self._slots),
+            self._ticked_s,
+            self.forecaster.history,
+        )
+        if law is None or at_s is None or not self.settings.chooses:
+            return None
+        if not self._choosing.due(at_s, history.rates, self.settings.periods.season_bins):
+            return None
+        return Rehearsal(
+            self.settings,
+            history.rates.copy(),
+            history.end_bin,
+            law,
+            self.lead.samples_s,
+            self.lead.settled(LEAD_QUANTILE),
+        )
+
+    def weigh(self, trials: Iterable[Trial]) -> Choice:
+        """Choose by what candidates came to in a replay; in force from the next tick on."""
+        self._choosing.take(trials, self._ticked_s or 0.0, 1.0 - self.settings.attainment)
+        self.put_in_force(self._choosing.choice.candidate)
+        return self._choosing.choice
+
+    def keep(self, problem: str) -> Choice:
+        """A replay failed: what is in force stays, and the problem is told."""
+        self._choosing.fail(problem, self._ticked_s or 0.0)
+        return self._choosing.choice
+
+    def put_in_force(self, candidate: Candidate) -> None:
+        """Forecast with a candidate's model and size by its price from the next fit on."""
+        self.forecaster.use(candidate.model)
+        self._price.ratio = candidate.price_ratio
 
     def fit_due(self) -> FitJob | None:
         """A forecast fit to run elsewhere, if one is due; give its result to `adopt`."""
@@ -201,6 +224,7 @@ class Planner:
             "unforced": self._unforced,
             "needs": [list(entry) for entry in self._needs],
             "usual": self._known.state(),
+            "choice": self._choosing.state(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -215,6 +239,9 @@ class Planner:
         self._unforced = state.get("unforced")
         self._needs = deque((float(at_s), int(count)) for at_s, count in state["needs"])
         self._known.restore(state.get("usual"))
+        if settings.chooses:
+            self._choosing.restore(state.get("choice"))
+            self.put_in_force(self._choosing.choice.candidate)
 
     @property
     def _slots(self) -> float:

@@ -1,11 +1,13 @@
 """What the loop needs from the outside, as protocols; adapters and the replay fulfil them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from controller.core.choosing import Choice, Trial
 from controller.core.forecasting.fitting import FitJob, Fitted
 from controller.core.overrides import Override
 from controller.core.planning import Planner
+from controller.core.rehearsal import Rehearsal
 from controller.core.types import Action, DeploymentId, Outcome, Readings, Replicas, Tick
 
 Known = Mapping[DeploymentId, Replicas | None]
@@ -113,6 +115,18 @@ class Fits(Protocol):
         ...
 
 
+class Chooser(Protocol):
+    """Whoever replays the past of deployments elsewhere with each candidate for model and price."""
+
+    def submit(self, target: DeploymentId, job: Rehearsal) -> None:
+        """Have a past replayed."""
+        ...
+
+    def poll(self) -> Sequence[tuple[DeploymentId, Sequence[Trial] | Exception]]:
+        """What has come since the last call: each candidate's trial, or why there is none."""
+        ...
+
+
 class Watch(Protocol):
     """Whoever hears of what nobody expected."""
 
@@ -126,4 +140,8 @@ class Watch(Protocol):
 
     def fitted(self, target: DeploymentId, result: str, detail: str = "") -> None:
         """A fit came back."""
+        ...
+
+    def chose(self, target: DeploymentId, choice: Choice) -> None:
+        """A replay of the past came back."""
         ...

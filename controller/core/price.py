@@ -21,7 +21,8 @@ class Price:
     of the price moves by the error plus its integral (2.4 a season), each within 2. Until
     requests were counted, 0.3 of a season at the aim is taken as seen. Only what a price can
     change should be counted: requests late within one lead of a demand that nobody foresaw
-    would drive it to its bound for nothing.
+    would drive it to its bound for nothing. `ratio` times all that is what was
+    chosen by its cost in a replay.
     """
 
     attainment: float
@@ -30,6 +31,7 @@ class Price:
     total: float = 0.0
     seen_s: float = 0.0
     integral: float = 0.0
+    ratio: float = 1.0
 
     def observe(self, total: float, late: float, elapsed_s: float) -> None:
         """Count `total` first tokens of which `late` were too late, over `elapsed_s`."""
@@ -60,5 +62,9 @@ class Price:
         scale = (REFERENCE_CAPACITY_RPS / capacity_rps) * (
             REFERENCE_BUDGET / max(1.0 - self.attainment, 1e-4)
         )
-        base = max(lead_s / LEAD_SHARE, min(lead_s / SHORT_LEAD_SHARE, LEAST), 1.0) * scale
+        base = (
+            max(lead_s / LEAD_SHARE, min(lead_s / SHORT_LEAD_SHARE, LEAST), 1.0)
+            * scale
+            * self.ratio
+        )
         return base * exp(min(max(self.error + self.integral, -BOUND), BOUND))

@@ -35,6 +35,7 @@ def record(decision: Decision, outcome: Outcome) -> dict[str, Any]:
         "work_s": learned.work_s,
         "slots": learned.slots,
         "price_gpu_s": learned.price_gpu_s,
+        "choice": None if learned.choice is None else learned.choice.plain(),
     }
 
 

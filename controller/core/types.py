@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from controller.core.choosing import Choice
+
 
 class DeploymentId(NamedTuple):
     """Serve's name for a deployment: two deployments of one name live in two applications."""
@@ -340,13 +342,15 @@ Action = ScaleDeployment | Hold
 class Learned:
     """What the planner believes of a deployment: the lead it plans with, the requests per
     second that a full replica gets done, how many fill it, the work of a mean request alone,
-    and the price of a violation in GPU-seconds."""
+    and the price of a violation in GPU-seconds; `choice` is the model and price in force where
+    they are chosen by their cost."""
 
     lead_s: float
     capacity_rps: float | None
     slots: float
     work_s: float | None
     price_gpu_s: float
+    choice: Choice | None = None
 
 
 @dataclass(frozen=True, slots=True)

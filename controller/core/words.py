@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from controller.core.choosing import Verdict
 from controller.core.types import Reason
 
 REASONS: Mapping[Reason, str] = {
@@ -30,6 +31,13 @@ REASONS: Mapping[Reason, str] = {
     Reason.CONFLICT: "Someone else writes the replicas too: we stopped writing.",
     Reason.SERVE_UNREACHABLE: "Ray Serve does not answer: nothing is changed.",
 }
+VERDICTS: Mapping[Verdict, str] = {
+    Verdict.UNTRIED: "the default, until the past has been replayed",
+    Verdict.CHEAPEST: "the fewest GPU-hours at the SLO in a replay of the past",
+    Verdict.FEWEST_LATE: "the fewest late requests in a replay of the past, as none kept the SLO",
+    Verdict.KEPT: "kept: no other saved more than 1 % in a replay of the past",
+    Verdict.FAILED: "kept: the last replay of the past failed",
+}
 GUARDS: Mapping[str, str] = {
     "kept_for_one_lead": "a replica needed within the last lead time is kept",
     "boosted_on_request": "what an alert's reaction asks for on top is there",
@@ -51,3 +59,11 @@ def in_words(reason: str) -> str:
         return REASONS[Reason(reason)]
     except (KeyError, ValueError):
         return reason
+
+
+def verdict_in_words(verdict: str) -> str:
+    """A verdict in words; itself where it is of another version."""
+    try:
+        return VERDICTS[Verdict(verdict)]
+    except ValueError:
+        return verdict

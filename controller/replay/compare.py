@@ -32,19 +32,21 @@ all."""
 
 @dataclass(frozen=True)
 class Task:
-    """One policy in one scenario; a rival is swept, `quick` only at the SLO's budget."""
+    """One policy in one scenario; a rival is swept, `quick` only at the SLO's budget; ours chooses
+    model and price as live if `choosing`."""
 
     scenario: Scenario
     policy: str
     rival: "Rival | None"
     cache: Cache
     quick: bool
+    choosing: bool = False
 
 
 def do(task: Task) -> list[Run]:
     """The runs of a task."""
     if task.policy == OURS:
-        return [play_ours(task.scenario, task.cache).run]
+        return [play_ours(task.scenario, task.cache, choosing=task.choosing).run]
     if task.policy == CLAIRVOYANT:
         best = best_clairvoyant(task.scenario, task.cache)
         return [] if best is None else [best]
@@ -83,11 +85,12 @@ class Comparison:
     rivals: Mapping[str, "Rival"]
     cache: Cache
     quick: bool = False
+    choosing: bool = False
 
     @property
     def tasks(self) -> list[Task]:
         return [
-            Task(scenario, policy, self.rivals.get(policy), self.cache, self.quick)
+            Task(scenario, policy, self.rivals.get(policy), self.cache, self.quick, self.choosing)
             for scenario in self.scenarios
             for policy in self.policies
         ]
@@ -131,6 +134,7 @@ class Chain:
     scenarios: tuple[Scenario, ...]
     rivals: tuple["Rival", ...]
     cache: Cache
+    choosing: bool = False
 
 
 def decide(chain: Chain) -> list[Result]:
@@ -141,7 +145,7 @@ def decide(chain: Chain) -> list[Result]:
 
 
 def _decide(scenario: Scenario, chain: Chain, hints: Hints) -> Result:
-    ours = play_ours(scenario, chain.cache).run
+    ours = play_ours(scenario, chain.cache, choosing=chain.choosing).run
     known = best_clairvoyant(scenario, chain.cache)
     goals = [Goal(ours.violation_ratio, 1.0), Goal(scenario.budget, NAMED_RATIO)]
     curves: list[Curve] = []

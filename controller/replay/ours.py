@@ -1,14 +1,20 @@
 """Leadtime's own planner in the loop with a plant: the very object that runs live."""
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from math import isfinite
 
+from controller.core.choosing import Trial
 from controller.core.forecasting import fitting
 from controller.core.planning import Planner
+from controller.core.rehearsal import Rehearsal
 from controller.core.types import Decision, Readings, Replica, Replicas, ReplicaState, Sample
 from controller.replay import layout
 from controller.replay.plant import Members, View
+from controller.replay.trace import TraceError
 
+Rehearse = Callable[[Rehearsal], Sequence[Trial]]
+"""Trials of candidates in a past; raises TraceError where that cannot be played again."""
 LATENESS_WINDOW_S = 20.0
 STATES = {
     layout.STARTING: ReplicaState.STARTING,
@@ -20,13 +26,21 @@ STATES = {
 class Leadtime:
     """A policy for `runner.run`: views in, the planner's wanted number out; fits are inline.
 
-    The plant's clock is moved by `epoch_s`, so that times look like a cluster's.
+    The plant's clock is moved by `epoch_s`, so that times look like a cluster's. `rehearse`
+    tries candidates in a replay of the past when one is due; without it none is.
     """
 
-    def __init__(self, planner: Planner, slots: float, epoch_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        planner: Planner,
+        slots: float,
+        epoch_s: float = 0.0,
+        rehearse: Rehearse | None = None,
+    ) -> None:
         self.planner = planner
         self._slots = slots
         self._epoch_s = epoch_s
+        self._rehearse = rehearse
         self._tokens: deque[tuple[float, float, float]] = deque()
         self._fleet: Members = []
         self._known: tuple[Replica, ...] = ()
@@ -36,7 +50,18 @@ class Leadtime:
         job = self.planner.fit_due()
         if job is not None:
             self.planner.adopt(fitting.run(job))
+        if self._rehearse is not None:
+            # After the fit, as live: what a new choice needs is fitted after this tick.
+            due = self.planner.rehearsal_due()
+            if due is not None:
+                self._weigh(due, self._rehearse)
         return self.decide(self.readings(view)).plan.wanted
+
+    def _weigh(self, due: Rehearsal, rehearse: Rehearse) -> None:
+        try:
+            self.planner.weigh(rehearse(due))
+        except TraceError as error:
+            self.planner.keep(str(error))
 
     def decide(self, readings: Readings) -> Decision:
         """The planner's decision on these readings."""

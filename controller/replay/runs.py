@@ -15,7 +15,8 @@ from controller.core.planning import Planner, PlannerSettings
 from controller.core.types import Decision, DeploymentId, Readings, Reason
 from controller.replay.cache import Arrays, Cache, code_hash, content_hash
 from controller.replay.clairvoyant import HEADROOMS, arriving_work, plan, play_plan
-from controller.replay.ours import Leadtime
+from controller.replay.ours import Leadtime, Rehearse
+from controller.replay.rehearsal import trials
 from controller.replay.runner import run
 from controller.replay.scenario import Scenario
 from controller.replay.score import Score
@@ -141,15 +142,18 @@ def play_clairvoyant(
     return _played(*cache.kept(key, make))
 
 
-def play_ours(scenario: Scenario, cache: Cache) -> Played:
-    """Our planner as it ships, told the SLO and the cap and nothing else."""
-    key = content_hash(OURS, scenario, code_hash(True))
+def play_ours(scenario: Scenario, cache: Cache, *, choosing: bool = False) -> Played:
+    """Our planner as it ships, told the SLO and the cap and nothing else; with `choosing` it has
+    its past replayed once a season, as live, and goes by the model and price that this chooses."""
+    key = content_hash(OURS, choosing, scenario, code_hash(True))
+    params = {"choosing": 1.0} if choosing else {}
 
     def make() -> tuple[dict[str, Any], Arrays]:
-        policy = WatchedLeadtime(ready_planner(scenario), scenario.settings.slots)
+        rehearse = trials if choosing else None
+        policy = WatchedLeadtime(ready_planner(scenario), scenario.settings.slots, rehearse)
         score = run(scenario.plant(), policy, tick_s=scenario.tick_s)
         arrays = {**_arrays(score), "decisions": policy.decisions()}
-        return _values(scenario, OURS, {}, score), arrays
+        return _values(scenario, OURS, params, score), arrays
 
     return _played(*cache.kept(key, make))
 
@@ -179,8 +183,13 @@ def best_clairvoyant(scenario: Scenario, cache: Cache) -> Run | None:
 class WatchedLeadtime(Leadtime):
     """Our policy, its decisions written down."""
 
-    def __init__(self, planner: Planner, slots: float) -> None:
-        super().__init__(planner, slots, EPOCH_S)
+    def __init__(
+        self,
+        planner: Planner,
+        slots: float,
+        rehearse: Rehearse | None = None,
+    ) -> None:
+        super().__init__(planner, slots, EPOCH_S, rehearse)
         self._rows: list[tuple[float, ...]] = []
 
     def decide(self, readings: Readings) -> Decision:

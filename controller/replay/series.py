@@ -96,14 +96,15 @@ class Drawn:
         output_mean = shape.output_mean if self.output_mean is None else self.output_mean[step]
         return Requests(
             arrival_s,
-            _lognormal_tokens(rng, len(step), prompt_mean, shape.prompt_sigma),
-            _lognormal_tokens(rng, len(step), output_mean, shape.output_sigma),
+            lognormal_tokens(rng, len(step), prompt_mean, shape.prompt_sigma),
+            lognormal_tokens(rng, len(step), output_mean, shape.output_sigma),
         )
 
 
-def _lognormal_tokens(
+def lognormal_tokens(
     rng: np.random.Generator, size: int, mean: float | Floats, sigma: float
 ) -> Counts:
+    """Token counts, at least 1, lognormal around a mean (one for all, or one each)."""
     factor = np.exp(sigma * rng.standard_normal(size) - sigma**2 / 2)
     tokens: Counts = np.maximum(np.rint(mean * factor), 1).astype(np.int32)
     return tokens

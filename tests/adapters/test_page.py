@@ -17,6 +17,7 @@ from controller.adapters.page.chart import HEIGHT, WIDTH, load_chart, nice, repl
 from controller.adapters.page.history import SPAN_S, History, Point, changes
 from controller.adapters.page.routes import View, routes
 from controller.adapters.store import Journal
+from controller.core.choosing import DEFAULT, LAST_VALUE, Trial
 from controller.core.types import DeploymentId, Outcome, Sample, Tick
 from tests.core.test_explain import promise
 from tests.core.test_overrides import override
@@ -142,6 +143,18 @@ async def test_the_page_of_a_deployment_says_guards_inputs_and_what_would_change
     assert "within_bounds within the configured minimum and maximum" in text
     assert "arrivals present" in text
     assert "times the expected load" in text
+
+
+async def test_the_page_tells_the_model_in_force_and_what_others_came_to(shown: Shown) -> None:
+    shown.step(60)
+    assert "the default, until the past has been replayed" in text_of(await shown.get(shown.own))
+    shown.planner.weigh([Trial(DEFAULT, 100.0, 0.004), Trial(LAST_VALUE, 80.0, 0.005)])
+    shown.planner.keep("the process died")
+    shown.step(1)
+    text = text_of(await shown.get(shown.own))
+    assert "Model last_value at 1.0 times the usual price of a late request, chosen" in text
+    assert "(the process died)" in text
+    assert "location_scale 1.0 100.0 0.40 %" in text
 
 
 async def test_names_from_the_cluster_are_escaped(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from controller.adapters.telemetry import Telemetry, names
+from controller.core.choosing import CANDIDATES, LAST_VALUE, Candidate, Choice, Trial, Verdict
 from controller.core.planning import Planner
 from controller.core.types import (
     Decision,
@@ -57,6 +58,16 @@ def with_replicas(decision: Decision, replicas: Replicas | None) -> Decision:
     return replace(decision, observation=replace(decision.observation, replicas=replicas))
 
 
+def with_choice(decision: Decision, choice: Choice | None) -> Decision:
+    return replace(decision, learned=replace(decision.learned, choice=choice))
+
+
+def tried(*candidates: Candidate) -> Choice:
+    """The last of some candidates in force, each with its trial."""
+    trials = tuple(Trial(each, 100.0, 0.004) for each in candidates)
+    return Choice(candidates[-1], Verdict.CHEAPEST, START_S, trials)
+
+
 def starting(at_s: float, **changes: Any) -> Replicas:
     """One replica that runs, one that starts since 20 s, one without a node since 50 s."""
     members = (
@@ -72,7 +83,7 @@ def test_every_metric_is_shown_after_two_ticks(
 ) -> None:
     late, rate = Sample(0.01, live.at_s + 9), Sample(5.0, live.at_s + 9)
     decision = live.step(made, late_ratio={"": late}, first_tokens_rps={"": rate})
-    decision = with_replicas(decision, starting(live.at_s))
+    decision = with_choice(with_replicas(decision, starting(live.at_s)), tried(*CANDIDATES))
     record(telemetry, decision, live.at_s - 10)
     record(telemetry, decision, live.at_s)
     untrusted = live.step(made, queued={"": Sample(float("nan"), live.at_s + 9)})
@@ -83,6 +94,7 @@ def test_every_metric_is_shown_after_two_ticks(
     telemetry.failed_tick(RuntimeError("boom"))
     telemetry.failed_journal("disk is full")
     telemetry.fitted(TARGET, "adopted")
+    telemetry.chose(TARGET, Choice())
     telemetry.promised(TARGET, 2.0, 0.99, 1, 16)
     telemetry.clock_skew(0.1)
     telemetry.gpu_hour_price(2.5)
@@ -92,6 +104,26 @@ def test_every_metric_is_shown_after_two_ticks(
     assert f'reason="{decision.plan.reason.value}"}} 1.0' in page
     assert shown(telemetry, names.FIRST_TOKENS) == pytest.approx(50)
     assert shown(telemetry, names.LATE_FIRST_TOKENS) == pytest.approx(0.5)
+
+
+def test_the_choice_in_force_is_shown_and_what_was_tried_before_is_not(
+    telemetry: Telemetry, live: World, made: Planner
+) -> None:
+    decision = live.step(made)
+    record(telemetry, with_choice(decision, tried(*CANDIDATES)), live.at_s)
+    chosen, careful = CANDIDATES[-1], Candidate(LAST_VALUE.model, 1.6)
+    assert shown(telemetry, names.CHOSEN_MODEL, f',model="{chosen.model.value}"') == 1
+    assert shown(telemetry, names.CHOSEN_AT) == START_S
+    record(telemetry, with_choice(decision, tried(LAST_VALUE, careful)), live.at_s)
+    assert shown(telemetry, names.CHOSEN_MODEL, f',model="{chosen.model.value}"') is None
+    assert shown(telemetry, names.CHOSEN_MODEL, ',model="last_value"') == 1
+    assert shown(telemetry, names.CHOSEN_PRICE) == 1.6
+    page = telemetry.page().decode()
+    assert page.count(f"\n{names.TRIAL_GPU_HOURS}{{") == 2
+    assert page.count(f"\n{names.TRIAL_LATE}{{") == 2
+    record(telemetry, with_choice(decision, None), live.at_s)
+    assert "leadtime_chosen_model{" not in telemetry.page().decode()
+    assert f"\n{names.TRIAL_LATE}{{" not in telemetry.page().decode()
 
 
 def test_starts_and_replicas_without_a_node_are_told_apart(

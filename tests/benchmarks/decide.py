@@ -70,8 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     scenarios = [s for s in scenarios if not options.window or s.name in options.window]
     began_s = time.monotonic()
-    results = run(console, scenarios, Cache(options.cache), options.workers)
-    splits: Splits = {(s.name, s.lead_s): split_of(s, Cache(options.cache)) for s in scenarios}
+    cache = Cache(options.cache)
+    results = run(console, scenarios, cache, options.workers, options.choosing)
+    splits: Splits = {(s.name, s.lead_s): split_of(s, cache, options.choosing) for s in scenarios}
     console.print(window_table(results, splits), policy_table(results))
     console.print(summary_table(results, splits))
     console.print(f"{len(results)} scenarios in {(time.monotonic() - began_s) / 60:.1f} min")
@@ -85,6 +86,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench-decide", description=__doc__)
     quick = os.environ.get("QUICK", "") not in ("", "0")
     parser.add_argument("--quick", action="store_true", default=quick, help="last windows only")
+    parser.add_argument("--choosing", action="store_true", help="model and price chosen daily")
     parser.add_argument("--lead", type=float, action="append", help="seconds; repeatable")
     parser.add_argument("--window", action="append", help="as nasa@8.1; repeatable")
     parser.add_argument("--traces", type=Path, default=TRACES)
@@ -97,7 +99,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run(
-    console: Console, scenarios: Sequence[Scenario], cache: Cache, workers: int
+    console: Console,
+    scenarios: Sequence[Scenario],
+    cache: Cache,
+    workers: int,
+    choosing: bool = False,
 ) -> list[Result]:
     """Every scenario's result, by lead, each series' windows one after the other."""
     groups: dict[tuple[str, float], list[Scenario]] = {}
@@ -105,7 +111,7 @@ def run(
         series = scenario.name.split("@")[0]
         groups.setdefault((series, scenario.lead_s), []).append(scenario)
     rivals = tuple(RIVALS.values())
-    chains = [Chain(tuple(group), rivals, cache) for group in groups.values()]
+    chains = [Chain(tuple(group), rivals, cache, choosing) for group in groups.values()]
     results: list[Result] = []
     with Progress(*Progress.get_default_columns(), TimeElapsedColumn(), console=console) as bar:
         whole = bar.add_task("windows", total=len(scenarios))
@@ -116,9 +122,9 @@ def run(
     return sorted(results, key=lambda r: (r.lead_s, place[r.name, r.lead_s]))
 
 
-def split_of(scenario: Scenario, cache: Cache) -> Split:
+def split_of(scenario: Scenario, cache: Cache, choosing: bool) -> Split:
     """Why we were late; our run is in the cache by now."""
-    played = play_ours(scenario, cache)
+    played = play_ours(scenario, cache, choosing=choosing)
     return split(scenario, played.arrays, played.run.requests)
 
 

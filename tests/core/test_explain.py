@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from controller.core.capacity import CapacityLaw
+from controller.core.choosing import DEFAULT, LAST_VALUE, Trial, Verdict
 from controller.core.explain import Promise, explained, law_of, walked, would_change
 from controller.core.guards import GUARDS
 from controller.core.planning import Planner
@@ -13,7 +14,7 @@ from controller.core.records import record
 from controller.core.types import Outcome, Reason
 from controller.core.weighing import PREFILL_SHARE
 from controller.core.words import GUARDS as GUARD_WORDS
-from controller.core.words import REASONS, in_words
+from controller.core.words import REASONS, VERDICTS, in_words, verdict_in_words
 from tests.core.test_overrides import override
 from tests.core.worlds import World, planner
 
@@ -144,6 +145,33 @@ def test_nothing_is_foretold_of_a_load_that_did_not_decide(live: World, made: Pl
 
 def test_a_decision_of_an_earlier_version_is_explained_too(live: World, made: Planner) -> None:
     decision = kept(live, made)
-    for added in ("timers", "unforced"):
+    for added in ("timers", "unforced", "choice"):
         del decision[added]
-    assert explained(decision, live.at_s, promise(made))["blocking"] == []
+    said = explained(decision, live.at_s, promise(made))
+    assert said["blocking"] == []
+    assert said["choice"] is None
+
+
+def test_model_and_price_in_force_are_told_with_what_each_candidate_came_to(
+    live: World, made: Planner
+) -> None:
+    first = explained(kept(live, made), live.at_s, promise(made))["choice"]
+    assert (first["verdict"], first["age_s"], first["trials"]) == ("untried", None, [])
+    made.weigh([Trial(DEFAULT, 100.0, 0.004), Trial(LAST_VALUE, 80.0, 0.005)])
+    chosen_s = live.at_s
+    made.keep("the process died")
+    told = explained(kept(live, made), chosen_s + 3600, promise(made))["choice"]
+    assert (told["model"], told["price_ratio"], told["age_s"]) == ("last_value", 1.0, 3600)
+    assert told["in_words"] == VERDICTS[Verdict.FAILED]
+    assert told["problem"] == "the process died"
+    assert told["trials"][1] == {
+        "model": "last_value",
+        "price_ratio": 1.0,
+        "gpu_hours": 80.0,
+        "late_ratio": 0.005,
+    }
+
+
+def test_every_verdict_has_words() -> None:
+    assert set(VERDICTS) == set(Verdict)
+    assert verdict_in_words("of another version") == "of another version"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.adapters.store import Journal
+from controller.core.choosing import Choice
 from controller.core.overrides import Effect, Override, Source
 from controller.core.planning import Planner
 from controller.core.ports import Known
@@ -116,6 +117,9 @@ class Life:
         pass
 
     def fitted(self, target: DeploymentId, result: str, detail: str = "") -> None:
+        pass
+
+    def chose(self, target: DeploymentId, choice: Choice) -> None:
         pass
 
 

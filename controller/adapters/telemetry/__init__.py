@@ -11,6 +11,10 @@ from controller.adapters.telemetry.names import (
     ACTIONS,
     ACTIVE,
     CAPACITY,
+    CHOICES,
+    CHOSEN_AT,
+    CHOSEN_MODEL,
+    CHOSEN_PRICE,
     CLOCK_SKEW,
     COUNTERS,
     COVERAGE,
@@ -55,11 +59,14 @@ from controller.adapters.telemetry.names import (
     TICK,
     TICK_ERRORS,
     TICKED,
+    TRIAL_GPU_HOURS,
+    TRIAL_LATE,
     TRUSTED,
     UNHONOURED,
     UNTRUSTED,
     WANTED,
 )
+from controller.core.choosing import Choice
 from controller.core.guards import GUARDS
 from controller.core.records import record
 from controller.core.types import (
@@ -103,6 +110,7 @@ class Telemetry:
         self._said: dict[DeploymentId, tuple[Any, ...]] = {}
         self._asked: dict[DeploymentId, tuple[int, float]] = {}
         self._models: dict[tuple[DeploymentId, str], str] = {}
+        self._chosen: dict[DeploymentId, Choice] = {}
         self._ticked_s: float | None = None
 
     def page(self) -> bytes:
@@ -154,6 +162,23 @@ class Telemetry:
         self._counters[FITS].labels(*target, result).inc()
         self.log.info("fit", deployment=str(target), result=result, detail=detail)
 
+    def chose(self, target: DeploymentId, choice: Choice) -> None:
+        """Note a replay of the past, and what came of it."""
+        self._counters[CHOICES].labels(*target, choice.verdict.value).inc()
+        say = self.log.warning if choice.problem else self.log.info
+        tried = [
+            f"{t.candidate}: {t.gpu_hours:.1f} GPU-h, {t.violation_ratio:.2%} late"
+            for t in choice.trials
+        ]
+        say(
+            "chosen by cost",
+            deployment=str(target),
+            in_force=str(choice.candidate),
+            verdict=choice.verdict.value,
+            trials=tried,
+            problem=choice.problem,
+        )
+
     def gpu(self, node: str, gpu: str, utilization: float | None, memory: float | None) -> None:
         """Show one GPU; what is not known is not shown."""
         if utilization is not None:
@@ -186,6 +211,7 @@ class Telemetry:
         self._set(LEAD, target, learned.lead_s)
         self._set(CAPACITY, target, learned.capacity_rps)
         self._set(PRICE, target, learned.price_gpu_s)
+        self._show_choice(target, learned.choice)
         for reason in Reason:
             self._gauges[REASON].labels(*target, reason.value).set(reason is decision.plan.reason)
         for name, signal in observation.signals.items():
@@ -203,6 +229,31 @@ class Telemetry:
         self._show_plan(target, decision.plan)
         self._show_starts(target, observation.at_s, replicas)
         self._show_honoured(target, observation.at_s, decision.plan, replicas)
+
+    def _show_choice(self, target: DeploymentId, choice: Choice | None) -> None:
+        """What was tried before and is not now goes from the page."""
+        before = self._chosen.get(target)
+        if before == choice:
+            return
+        if before is not None:
+            self._hide_choice(target, before)
+        self._set(CHOSEN_PRICE, target, None if choice is None else choice.candidate.price_ratio)
+        self._set(CHOSEN_AT, target, None if choice is None else choice.chosen_s)
+        if choice is None:
+            self._chosen.pop(target, None)
+            return
+        self._gauges[CHOSEN_MODEL].labels(*target, choice.candidate.model.value).set(1)
+        for (model, ratio), gpu_hours, late_ratio in choice.trials:
+            labels = (*target, model.value, f"{ratio:g}")
+            self._gauges[TRIAL_GPU_HOURS].labels(*labels).set(gpu_hours)
+            self._gauges[TRIAL_LATE].labels(*labels).set(late_ratio)
+        self._chosen[target] = choice
+
+    def _hide_choice(self, target: DeploymentId, choice: Choice) -> None:
+        self._gauges[CHOSEN_MODEL].remove(*target, choice.candidate.model.value)
+        for (model, ratio), _, _ in choice.trials:
+            for name in (TRIAL_GPU_HOURS, TRIAL_LATE):
+                self._gauges[name].remove(*target, model.value, f"{ratio:g}")
 
     def _show_plan(self, target: DeploymentId, plan: Plan) -> None:
         changed = {step.guard: step.after - step.before for step in plan.trail}

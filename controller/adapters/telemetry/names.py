@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 
 OF_DEPLOYMENT = ("application", "deployment")
+OF_MODEL = (*OF_DEPLOYMENT, "model")
+OF_CANDIDATE = (*OF_MODEL, "price_ratio")
 SHOWN_QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 WANTED = "leadtime_wanted_replicas"
@@ -53,6 +55,12 @@ SLO_ATTAINMENT = "leadtime_slo_attainment_ratio"
 FIRST_TOKENS = "leadtime_first_tokens_total"
 LATE_FIRST_TOKENS = "leadtime_late_first_tokens_total"
 GPU_HOUR_PRICE = "leadtime_gpu_hour_price"
+CHOSEN_MODEL = "leadtime_chosen_model"
+CHOSEN_PRICE = "leadtime_chosen_price_ratio"
+CHOSEN_AT = "leadtime_chosen_timestamp_seconds"
+TRIAL_GPU_HOURS = "leadtime_trial_gpu_hours"
+TRIAL_LATE = "leadtime_trial_late_ratio"
+CHOICES = "leadtime_choices_total"
 
 GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     WANTED: ("Replicas wanted after every guard.", OF_DEPLOYMENT),
@@ -97,6 +105,11 @@ GAUGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     MOST: ("The user's greatest number of replicas.", OF_DEPLOYMENT),
     SLO_TTFT: ("Time within which a request is to get its first token.", OF_DEPLOYMENT),
     SLO_ATTAINMENT: ("Share of requests for which that is to hold.", OF_DEPLOYMENT),
+    CHOSEN_MODEL: ("1 for the model chosen by its cost, absent for others.", OF_MODEL),
+    CHOSEN_PRICE: ("Times the usual price of a late request, chosen by cost.", OF_DEPLOYMENT),
+    CHOSEN_AT: ("When candidates were last weighed; absent before.", OF_DEPLOYMENT),
+    TRIAL_GPU_HOURS: ("GPU-hours of a candidate in the last replay of the past.", OF_CANDIDATE),
+    TRIAL_LATE: ("Share of late first tokens of a candidate in that replay.", OF_CANDIDATE),
     GPU_HOUR_PRICE: ("Price of a GPU-hour in the user's currency; absent if not set.", ()),
 }
 COUNTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -113,6 +126,7 @@ COUNTERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     TICK_ERRORS: ("Ticks that failed unexpectedly.", ()),
     SOURCE_ERRORS: ("Answers that could not be used, by source.", ("source",)),
     FITS: ("Forecast fits by result.", (*OF_DEPLOYMENT, "result")),
+    CHOICES: ("Replays of the past by what came of them.", (*OF_DEPLOYMENT, "verdict")),
     JOURNAL_ERRORS: ("Ticks that the journal could not keep.", ()),
     FIRST_TOKENS: ("First tokens seen.", OF_DEPLOYMENT),
     LATE_FIRST_TOKENS: ("First tokens later than the SLO (upper bound).", OF_DEPLOYMENT),

@@ -4,21 +4,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.core.forecasting import last_value, location_scale
+from controller.core.choosing import ModelName
+from controller.core.forecasting import last_value, location_scale, seasonal
 from controller.core.forecasting.features import Frame
 from controller.core.forecasting.last_value import LastValue
 from controller.core.forecasting.location_scale import LocationScale
+from controller.core.forecasting.seasonal import Seasonal
 from controller.core.periods import Periods
 from controller.core.windows import Values
 
-Model = LocationScale | LastValue
+Model = LocationScale | LastValue | Seasonal
 
 FLOOR_SHARE = 0.005
 
 
 @dataclass(frozen=True, eq=False)
 class FitJob:
-    """`rates` are the bins known up to `end_bin`; horizons are in bins, shortest first."""
+    """`rates` are the bins known up to `end_bin`; horizons are in bins, shortest first; `model`
+    is the one to fit."""
 
     periods: Periods
     rates: Values
@@ -26,6 +29,7 @@ class FitJob:
     horizons: tuple[int, ...]
     reach_bins: int
     probabilities: Values
+    model: ModelName = ModelName.LOCATION_SCALE
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +51,17 @@ def run(job: FitJob) -> Fitted:
     frame = Frame(job.periods, floor_rps, job.reach_bins, first_bin)
     frame.extend(job.rates)
     spares = tuple(last_value.fit(frame, horizon, job.probabilities) for horizon in job.horizons)
-    models = tuple(
-        location_scale.fit(frame, spare.horizon_bins, job.probabilities) or spare
-        for spare in spares
-    )
+    models = tuple(_fitted(job, frame, spare) for spare in spares)
     return Fitted(job.end_bin, floor_rps, job.reach_bins, models, spares)
+
+
+def _fitted(job: FitJob, frame: Frame, spare: LastValue) -> Model:
+    made: Model | None = None
+    if job.model is ModelName.LOCATION_SCALE:
+        made = location_scale.fit(frame, spare.horizon_bins, job.probabilities)
+    elif job.model is ModelName.SEASONAL:
+        made = seasonal.fit(frame, spare.horizon_bins, job.probabilities)
+    return made or spare
 
 
 def floor_of(rates: Values) -> float:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from controller.core.choosing import ModelName
 from controller.core.forecasting import last_value, location_scale
 from controller.core.forecasting.calibration import Calibration
 from controller.core.forecasting.features import Frame
@@ -40,6 +41,7 @@ class Forecaster:
         self._used: dict[int, Values] = {}
         self._fitted_bin: int | None = None
         self._fitted_rows = 0
+        self._chosen = ModelName.LOCATION_SCALE
         self._rebuild(floor_of(self.history.rates), self._reach_bins())
 
     @property
@@ -55,6 +57,11 @@ class Forecaster:
     def aim(self, horizons_s: tuple[float, ...], reach_s: float) -> None:
         """Set which windows will be asked for, shortest first; takes effect at the next fit."""
         self._horizons_s, self._reach_s = horizons_s, reach_s
+
+    def use(self, model: ModelName) -> None:
+        """Have this model fitted from the next fit on, which is due at once if it is another."""
+        if model is not self._chosen:
+            self._chosen, self._fitted_bin = model, None
 
     @property
     def known_bins(self) -> int:
@@ -112,6 +119,7 @@ class Forecaster:
             self._wanted_horizons(),
             self._reach_bins(),
             PROBABILITIES,
+            self._chosen,
         )
 
     def adopt(self, fitted: Fitted) -> None:
