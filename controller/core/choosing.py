@@ -82,13 +82,17 @@ class Choice:
     problem: str = ""
 
     def plain(self) -> dict[str, Any]:
-        """The same in plain JSON; a trial is model, price ratio, GPU-hours, share late."""
+        """The same in plain JSON; a trial is model, price ratio, GPU-hours, share late, to four
+        digits, as every decision keeps them."""
         return {
             "model": self.candidate.model.value,
             "price_ratio": self.candidate.price_ratio,
             "verdict": self.verdict.value,
             "chosen_s": self.chosen_s,
-            "trials": [[*s.candidate, s.gpu_hours, s.violation_ratio] for s in self.trials],
+            "trials": [
+                [*trial.candidate, _short(trial.gpu_hours), _short(trial.violation_ratio)]
+                for trial in self.trials
+            ],
             "problem": self.problem,
         }
 
@@ -116,6 +120,10 @@ def choose(
         if trial.candidate == in_force and trial is not best and kept:
             return in_force, Verdict.KEPT
     return best.candidate, verdict
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 def _usable(trial: Trial) -> bool:
