@@ -107,7 +107,7 @@ def choose(
     stays unless another saves more than 1 %, so it costs at most 1.0102 times what last value
     does, if that one keeps the budget, and keeps it, too.
     """
-    usable = [trial for trial in trials if _usable(trial)]
+    usable = list(filter(_usable, trials))
     if LAST_VALUE not in {trial.candidate for trial in usable}:
         return None
     eligible, verdict = [s for s in usable if s.violation_ratio <= budget], Verdict.CHEAPEST
@@ -142,6 +142,7 @@ class Choosing:
     season_s: float
     choice: Choice = field(default_factory=Choice)
     _due_s: float | None = None
+    _asked: bool = False
 
     def due(self, at_s: float, rates: Values, season_bins: int) -> bool:
         """Whether to have the past (`rates` by bin, NaN where not known) replayed now; if so it
@@ -153,7 +154,13 @@ class Choosing:
         known = np.isfinite(rates[-LEAST_SEASONS * season_bins :]).sum()
         enough = bool(known >= KNOWN_SHARE * LEAST_SEASONS * season_bins)
         self._due_s = at_s + (1.0 if enough else AGAIN_AFTER) * self.season_s
+        self._asked = enough
         return enough
+
+    def forget(self) -> None:
+        """Whoever was asked is gone, and an answer that has not come with it: ask anew later."""
+        if self._asked:
+            self._due_s, self._asked = None, False
 
     def again(self) -> None:
         """What was promised has changed: replay as soon as possible."""
@@ -161,7 +168,8 @@ class Choosing:
 
     def take(self, trials: Iterable[Trial], at_s: float, budget: float) -> bool:
         """Weigh the candidates' trials; whether another candidate is in force now."""
-        before, found = self.choice.candidate, tuple(trials)
+        before, found = self.choice.candidate, tuple(filter(_usable, trials))
+        self._asked = False
         chosen = choose(found, before, budget)
         if chosen is None:
             self.fail("the replay gave no usable trials", at_s)
@@ -172,12 +180,14 @@ class Choosing:
     def fail(self, problem: str, at_s: float) -> None:
         """No trials came: what is in force stays."""
         self.choice = replace(self.choice, verdict=Verdict.FAILED, problem=problem)
+        self._asked = False
         self._due_s = at_s + AGAIN_AFTER * self.season_s
 
     def state(self) -> dict[str, Any]:
-        """The choice, and when the next replay is due; plain JSON."""
-        due_s = self._due_s if self._due_s is None or isfinite(self._due_s) else 0.0
-        return {**self.choice.plain(), "due_s": due_s}
+        """The choice, and when the next replay is due; plain JSON. One that is under way is lost
+        in a restart: it comes again as the first does."""
+        due_s = None if self._asked else self._due_s
+        return {**self.choice.plain(), "due_s": 0.0 if due_s == -inf else due_s}
 
     def restore(self, state: Mapping[str, Any] | None) -> None:
         """Continue from `state()`; the default where that knows a model that we do not."""

@@ -148,7 +148,9 @@ class Planner:
         self._granted = most
 
     def reconfigure(self, settings: PlannerSettings) -> None:
-        """Go by other promises and bounds from the next tick on; the periods stay as they are."""
+        """Go by other promises and bounds from the next tick on, for another daemon; the periods
+        stay as they are."""
+        self._choosing.forget()
         before, self.settings = self.settings, settings
         self._price.attainment = settings.attainment
         if settings.start_timeout_s != before.start_timeout_s:

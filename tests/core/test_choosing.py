@@ -187,6 +187,20 @@ def test_a_clock_that_is_put_back_by_days_does_not_end_replays() -> None:
     assert made.due(SEASON_S + 1800, KNOWN, SEASON_BINS)
 
 
+def test_a_replay_that_is_lost_in_a_restart_or_a_reload_comes_again() -> None:
+    made, restarted = Choosing(SEASON_S), Choosing(SEASON_S)
+    made.due(0, KNOWN, SEASON_BINS)
+    assert made.due(1800, KNOWN, SEASON_BINS)
+    restarted.restore(json.loads(json.dumps(made.state())))
+    made.forget()
+    for each in (made, restarted):
+        assert not each.due(1900, KNOWN, SEASON_BINS)
+        assert each.due(3700, KNOWN, SEASON_BINS)
+    made.take(trials(usual=(100, 0.005), last=(90, 0.005)), 3800, BUDGET)
+    made.forget()
+    assert not made.due(3700 + SEASON_S - 1, KNOWN, SEASON_BINS)
+
+
 def test_a_choice_survives_a_restart() -> None:
     before, after = Choosing(SEASON_S), Choosing(SEASON_S)
     before.due(0, KNOWN, SEASON_BINS)
