@@ -46,6 +46,7 @@ CANDIDATES = (
     DEFAULT,
     Candidate(ModelName.LOCATION_SCALE, 0.6),
     Candidate(ModelName.LOCATION_SCALE, 1.6),
+    Candidate(ModelName.LOCATION_SCALE, 2.5),
     LAST_VALUE,
     Candidate(ModelName.SEASONAL, 1.0),
 )
