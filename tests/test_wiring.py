@@ -8,6 +8,7 @@ import pytest
 
 from controller.adapters.overrides import Overrides
 from controller.adapters.prometheus.client import PrometheusClient
+from controller.adapters.rehearser import Rehearser
 from controller.adapters.store import Journal
 from controller.adapters.telemetry import Telemetry
 from controller.cluster import ClusterSource
@@ -18,6 +19,7 @@ from controller.connections import (
     serve_api,
     serve_source,
 )
+from controller.core.choosing import DEFAULT, LAST_VALUE, Trial
 from controller.core.events import KnownEvent
 from controller.core.planning import Planner
 from controller.core.types import Outcome, Readings, Reason, Tick
@@ -26,9 +28,10 @@ from controller.planners import (
     EVENTS_EVERY_S,
     DeploymentPlanners,
     calendar_of,
+    planner_settings,
 )
 from controller.settings import DeploymentSettings, EventSettings, PrometheusSettings, Settings
-from controller.wiring import WatchedJournal
+from controller.wiring import WatchedJournal, build
 from tests.adapters.fake_server import Answer, serving, vector
 from tests.core.test_overrides import override
 from tests.core.worlds import START_S, TARGET, World, planner
@@ -163,3 +166,39 @@ async def test_the_skew_of_the_clocks(
     assert shown == (expected is not None)
     if expected is not None:
         assert b"\nleadtime_clock_skew_seconds" + expected in telemetry.page()
+
+
+@pytest.mark.parametrize(
+    ("changes", "chooses"),
+    [
+        ({}, True),
+        ({"season_s": 3600.0}, True),
+        ({"season_s": 1800.0}, False),
+        ({"choice": {"enabled": False}}, False),
+    ],
+    ids=["by default", "an hour", "a compressed day", "switched off"],
+)
+def test_model_and_price_are_chosen_unless_days_are_compressed_or_it_is_switched_off(
+    changes: dict[str, object], chooses: bool
+) -> None:
+    settings = Settings.model_validate(changes)
+    assert planner_settings(settings, TARGET).chooses is chooses
+    made = Planner(TARGET, planner_settings(Settings(), TARGET))
+    made.weigh([Trial(DEFAULT, 100.0, 0.004), Trial(LAST_VALUE, 80.0, 0.004)])
+    made.reconfigure(planner_settings(settings, TARGET))
+    found = made.learned().choice
+    assert (found is not None and found.candidate == LAST_VALUE) is chooses
+    restarted = Planner(TARGET, planner_settings(settings, TARGET))
+    restarted.restore(made.state())
+    again = restarted.learned().choice
+    assert again == found
+
+
+def test_the_daemon_has_a_worker_for_replays(tmp_path: Path) -> None:
+    settings = Settings.model_validate(
+        {"journal": {"path": tmp_path / "journal.db"}, "choice": {"cpu_s": 60}}
+    )
+    daemon = build(settings)
+    assert isinstance(daemon.loop.chooser, Rehearser)
+    assert daemon.loop.chooser.idle
+    daemon.journal.close()

@@ -13,8 +13,12 @@ from controller.core.rehearsal import Rehearsal
 from controller.core.stated import PlannerSettings
 from controller.core.windows import Values
 from controller.rehearsing import rehearse
+from controller.replay.cache import Cache
+from controller.replay.plant import PlantSettings
 from controller.replay.rehearsal import Seen, seasons_played, stage_of, trials
-from controller.replay.trace import TraceError
+from controller.replay.runs import play_ours
+from controller.replay.scenario import Scenario
+from controller.replay.trace import Trace, TraceError
 from tests.core.loads import DAY, SHORT_DAY, daily
 from tests.core.worlds import TARGET
 
@@ -98,6 +102,34 @@ def test_gaps_are_bridged_and_not_scored() -> None:
     assert trace.gaps == ((20_600.0, 21_100.0),)
     inside = trace.source.draw(20_600, 21_100).arrival_s
     assert len(inside) > 100
+
+
+@pytest.mark.parametrize("error", [None, TraceError("too many")], ids=["chosen", "failed"])
+def test_a_backtest_may_choose_as_live_and_goes_on_where_that_fails(
+    monkeypatch: pytest.MonkeyPatch, error: TraceError | None
+) -> None:
+    asked: list[Rehearsal] = []
+
+    def cheapest_is_daring(job: Rehearsal) -> list[Trial]:
+        asked.append(job)
+        if error is not None:
+            raise error
+        return [Trial(each, 90.0 * each.price_ratio, 0.001) for each in job.candidates]
+
+    monkeypatch.setattr("controller.replay.runs.trials", cheapest_is_daring)
+    day_s, hour_s = 86_400.0, 3600.0
+    load = Seen(daily(DAY, 3.2, seed=1), 10.0, seed=1)
+    trace = Trace("drawn", load, 0.0, 3.2 * day_s)
+    scored = (3 * day_s + hour_s, 3 * day_s + 2 * hour_s)
+    scenario = Scenario("drawn", trace, scored, PlantSettings(cap=24), initial=8)
+    usual = play_ours(scenario, Cache(None))
+    assert asked == []
+    choosing = play_ours(scenario, Cache(None), choosing=True)
+    (job,) = asked
+    assert len(job.rates) == pytest.approx(3 * DAY.season_bins, abs=400)
+    assert choosing.run.params == {"choosing": 1.0}
+    same = choosing.run == replace(usual.run, params=choosing.run.params)
+    assert same is (error is not None)
 
 
 @pytest.mark.parametrize(
