@@ -2,7 +2,7 @@
 VENV := .venv/bin
 
 .PHONY: setup setup-vllm demo test test-vllm lint bench bench-app bench-decide bench-robust bench-oracle \
-  bench-startup bench-forecast lock audit fuzz clean
+  bench-startup bench-forecast lock audit fuzz chaos clean
 
 setup:
 	@.ci/setup
@@ -61,6 +61,9 @@ audit: setup           ## pins and hashes, conflicts, bill of materials (build/s
 
 fuzz: setup            ## every parser of outside bytes, guided by coverage, SECONDS=600 each
 	@$(VENV)/python -m tests.fuzz --seconds $(or $(SECONDS),600) $(ARGS)
+
+chaos: setup           ## everything is killed and paused under load, SECONDS=600 SEED=1, ours against native
+	@$(VENV)/python -m tests.chaos --seconds $(or $(SECONDS),600) --seed $(or $(SEED),1) $(ARGS)
 
 lock: setup            ## resolve the pins again, held to those of real vLLM on CPU
 	$(VENV)/python -m pip install --quiet uv

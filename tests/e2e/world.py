@@ -32,6 +32,7 @@ QUIET_RPS, BUSY_RPS = 1.0, 9.0
 TTFT_S = 1.0
 MAX_REPLICAS = 6
 SCALE = 60
+LEAD_PRIOR_S = 8.0
 TTL_S = 10.0
 """How long a floor holds after our death, under `policy`."""
 LAW = Law(slots=4, beta=0.05, prefill_tokens_per_s=4000.0, token_s=0.05)
@@ -159,9 +160,9 @@ class World:
         except httpx.HTTPError:
             return httpx.Response(599)
 
-    def decisions(self, limit: int = 1000) -> list[dict[str, Any]]:
-        """The journal's decisions on the deployment, oldest first."""
-        answer = self.get("/api/v1/decisions", limit=limit).json()["decisions"]
+    def decisions(self, limit: int = 1000, **parameters: float) -> list[dict[str, Any]]:
+        """The journal's decisions on the deployment, oldest first; `until_s` ends the list."""
+        answer = self.get("/api/v1/decisions", limit=limit, **parameters).json()["decisions"]
         return [d for d in reversed(answer) if d["deployment"] == DEPLOYMENT]
 
     def play_load(self, seasons: int, seed: int) -> None:
@@ -222,7 +223,7 @@ class World:
                     "deployment": DEPLOYMENT,
                     "ttft_s": TTFT_S,
                     "max_replicas": MAX_REPLICAS,
-                    "lead_prior_s": 8,
+                    "lead_prior_s": LEAD_PRIOR_S,
                     "actuation": actuation,
                 }
             ],

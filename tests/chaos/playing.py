@@ -1,0 +1,95 @@
+"""Plays the same load and the same faults against one way of scaling, and tells what was seen."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from serve_app.load_results import LoadResult
+from tests.chaos.invariants import RECOVERY_S, Rules, Strike, Timeline, unrecovered
+from tests.chaos.looking import Looking, filled, from_metrics
+from tests.chaos.schedule import Fault
+from tests.chaos.victims import Chaos
+from tests.e2e.world import (
+    LAW,
+    LEAD_PRIOR_S,
+    MAX_REPLICAS,
+    SEASON_S,
+    TTFT_S,
+    WORK_S,
+    World,
+    wait_for,
+    world,
+)
+
+NATIVE = "native"
+RULES = Rules(1, MAX_REPLICAS, LAW.capacity_rps(WORK_S), LAW.slots)
+AT_ONCE = 8
+LOAD_ENDS_IN_S = 70.0
+"""A request may take its time-out of 60 s."""
+MOMENT_S = 1e-3
+
+
+def play(
+    folder: Path, actuation: str, seed: int, span_s: float, faults: Sequence[Fault]
+) -> Timeline:
+    """One run on servers of its own, in `folder`."""
+    with world(folder, actuation) as live, Looking(live, actuation != NATIVE) as looking:
+        seasons = math.ceil(span_s / SEASON_S)
+        live.play_load(seasons, seed)
+        strikes = _struck(live, Chaos(live, actuation), faults)
+        live.wait_until(seasons * SEASON_S)
+        results = live.folder / "requests.csv"
+        wait_for(results.exists, LOAD_ENDS_IN_S, "the load to end")
+        seen = Timeline(
+            looks=looking.looks,
+            strikes=strikes,
+            wanted=wanted(live) if actuation != NATIVE else (),
+            lead_s=max([LEAD_PRIOR_S, *_median(live.watch.cold_starts_s)]),
+            **of_load(LoadResult.read_csv(results)),
+        )
+        over_s = max((strike.over_s for strike in strikes), default=0.0)
+        while not recovered(seen) and looking.now_s() < over_s + RECOVERY_S:
+            looking.await_next()
+        reported = from_metrics(live, looking.now_s())
+        return replace(seen, looks=filled(looking.of_load(), reported))
+
+
+def of_load(played: LoadResult) -> dict[str, Any]:
+    """A played load's part of a timeline."""
+    ended_s = played.scheduled_s + played.e2e_s
+    failed_s = tuple(sorted(float(at_s) for at_s in ended_s[played.failed()]))
+    late = played.slo_violation_ratio(TTFT_S)
+    return {"due_s": played.scheduled_s, "failed_s": failed_s, "late_ratio": late}
+
+
+def recovered(seen: Timeline) -> bool:
+    """Whether all is well now and was after each fault."""
+    return not unrecovered(seen, RULES)
+
+
+def wanted(live: World) -> tuple[int, ...]:
+    """Every number that the daemon has wanted."""
+    found: list[int] = []
+    page = live.decisions()
+    while page:
+        found += [decision["wanted"] for decision in page]
+        page = live.decisions(until_s=page[0]["at_s"] - MOMENT_S)
+    return tuple(found)
+
+
+def _struck(live: World, chaos: Chaos, faults: Sequence[Fault]) -> list[Strike]:
+    """Carry the faults out, each at its time."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        struck: list[Future[Strike | None]] = []
+        for fault in faults:
+            live.wait_until(fault.at_s)
+            struck.append(pool.submit(chaos.strike, fault))
+    return [strike for each in struck if (strike := each.result()) is not None]
+
+
+def _median(values: Sequence[float]) -> list[float]:
+    return [statistics.median(values)] if values else []

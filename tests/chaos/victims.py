@@ -1,0 +1,92 @@
+"""Finds the processes that a fault strikes, strikes them by id, and sees to what nobody else would
+start again. Only processes that bear the mark of the world's group are ever touched."""
+
+import contextlib
+import signal
+import time
+from collections.abc import Iterator
+
+import psutil
+
+from tests.chaos.invariants import Strike
+from tests.chaos.schedule import Act, Fault, Victim
+from tests.e2e.world import APPLICATION, DEPLOYMENT, World
+
+TITLES = {
+    Victim.CONTROLLER: "ServeController",
+    Victim.REPLICA: f"ServeReplica:{APPLICATION}:{DEPLOYMENT}",
+    Victim.SERVE_HEAD: "ServeHead",
+    Victim.DASHBOARD: "dashboard/dashboard.py",
+    Victim.PROMETHEUS: "--storage.tsdb.path",
+    Victim.DAEMON: "leadtime run",
+}
+
+
+class Chaos:
+    """Strikes one world, in which the daemon scales in the way of `actuation`. Use from several
+    threads."""
+
+    def __init__(self, live: World, actuation: str) -> None:
+        self._live = live
+        self._actuation = actuation
+
+    def strike(self, fault: Fault) -> Strike | None:
+        """Carry a fault out and return when it is over and what it killed is started again; None
+        if its victim is not there."""
+        struck = self._struck(fault)
+        if not struck:
+            return None
+        at_s = self._now_s()
+        if fault.kind.act is Act.KILL:
+            _send(struck, signal.SIGKILL)
+            over_s = self._now_s()
+            self._start_again(fault)
+        else:
+            with _paused(struck):
+                time.sleep(fault.lasts_s)
+            over_s = self._now_s()
+        return Strike(fault, at_s, over_s)
+
+    def _now_s(self) -> float:
+        return time.monotonic() - self._live.zero_s
+
+    def _struck(self, fault: Fault) -> list[psutil.Process]:
+        found = processes(self._live, fault.kind.victim)
+        if fault.kind.victim is Victim.REPLICA and found:
+            return [found[int(fault.pick * len(found))]]
+        return found
+
+    def _start_again(self, fault: Fault) -> None:
+        """Ray starts its own again; Prometheus and the daemon have us for a supervisor."""
+        if fault.kind.victim not in (Victim.PROMETHEUS, Victim.DAEMON):
+            return
+        time.sleep(fault.lasts_s)
+        if fault.kind.victim is Victim.PROMETHEUS:
+            self._live.metrics.start()
+        else:
+            self._live.start_daemon(self._actuation)
+
+
+def processes(live: World, victim: Victim) -> list[psutil.Process]:
+    """A victim's processes, oldest first."""
+    found = []
+    for process in live.group.members():
+        with contextlib.suppress(psutil.Error):
+            if TITLES[victim] in " ".join(process.cmdline()):
+                found.append((process.create_time(), process.pid, process))
+    return [process for _, _, process in sorted(found, key=lambda each: each[:2])]
+
+
+@contextlib.contextmanager
+def _paused(struck: list[psutil.Process]) -> Iterator[None]:
+    _send(struck, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        _send(struck, signal.SIGCONT)
+
+
+def _send(struck: list[psutil.Process], number: signal.Signals) -> None:
+    for process in struck:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
