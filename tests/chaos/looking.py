@@ -75,10 +75,14 @@ class Looking:
 
 
 def from_metrics(live: World, span_s: float) -> list[Look]:
-    """Serve's targets as it reported them, for the seconds in which it did not answer."""
+    """Serve's targets as it reported them, for the seconds in which it did not answer; none where
+    Prometheus does not answer, which is no recovery."""
     name = "ray_serve_autoscaling_target_replicas"
     selector = f'{name}{{application="{APPLICATION}",deployment="{DEPLOYMENT}"}}'
-    series = live.metrics.query(f"{selector}[{round(span_s) + 60}s]")
+    try:
+        series = live.metrics.query(f"{selector}[{round(span_s) + 60}s]")
+    except httpx.HTTPError:
+        return []
     samples = [sample for each in series for sample in each["values"]]
     zero_s = live.wall_zero_s
     return [Look(at_s - zero_s, int(float(value)), 0, False) for at_s, value in samples]

@@ -47,15 +47,15 @@ def play(
         seen = Timeline(
             looks=looking.looks,
             strikes=strikes,
-            wanted=wanted(live) if actuation != NATIVE else (),
+            wanted=(),
             lead_s=max([LEAD_PRIOR_S, *_median(live.watch.cold_starts_s)]),
             **of_load(LoadResult.read_csv(results)),
         )
         over_s = max((strike.over_s for strike in strikes), default=0.0)
         while not recovered(seen) and looking.now_s() < over_s + RECOVERY_S:
             looking.await_next()
-        reported = from_metrics(live, looking.now_s())
-        return replace(seen, looks=filled(looking.of_load(), reported))
+        looks = filled(looking.of_load(), from_metrics(live, looking.now_s()))
+        return replace(seen, looks=looks, wanted=wanted(live))
 
 
 def of_load(played: LoadResult) -> dict[str, Any]:
@@ -72,8 +72,10 @@ def recovered(seen: Timeline) -> bool:
 
 
 def wanted(live: World) -> tuple[int, ...]:
-    """Every number that the daemon has wanted."""
+    """Every number that the daemon has wanted; none where none answers, which is no recovery."""
     found: list[int] = []
+    if live.daemon is None or live.get("/healthz").is_error:
+        return ()
     page = live.decisions()
     while page:
         found += [decision["wanted"] for decision in page]
@@ -84,11 +86,11 @@ def wanted(live: World) -> tuple[int, ...]:
 def _struck(live: World, chaos: Chaos, faults: Sequence[Fault]) -> list[Strike]:
     """Carry the faults out, each at its time."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        struck: list[Future[Strike | None]] = []
+        struck: list[Future[Strike]] = []
         for fault in faults:
             live.wait_until(fault.at_s)
             struck.append(pool.submit(chaos.strike, fault))
-    return [strike for each in struck if (strike := each.result()) is not None]
+    return [each.result() for each in struck]
 
 
 def _median(values: Sequence[float]) -> list[float]:

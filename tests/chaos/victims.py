@@ -10,8 +10,9 @@ import psutil
 
 from tests.chaos.invariants import Strike
 from tests.chaos.schedule import Act, Fault, Victim
-from tests.e2e.world import APPLICATION, DEPLOYMENT, World
+from tests.e2e.world import APPLICATION, DEPLOYMENT, World, wait_for
 
+PATIENCE_S = 20.0
 TITLES = {
     Victim.CONTROLLER: "ServeController",
     Victim.REPLICA: f"ServeReplica:{APPLICATION}:{DEPLOYMENT}",
@@ -30,12 +31,10 @@ class Chaos:
         self._live = live
         self._actuation = actuation
 
-    def strike(self, fault: Fault) -> Strike | None:
-        """Carry a fault out and return when it is over and what it killed is started again; None
-        if its victim is not there."""
-        struck = self._struck(fault)
-        if not struck:
-            return None
+    def strike(self, fault: Fault) -> Strike:
+        """Carry a fault out; returns when it is over and what it killed is started again. An
+        AssertionError says that its victim did not turn up."""
+        struck = self._await(fault)
         at_s = self._now_s()
         if fault.kind.act is Act.KILL:
             _send(struck, signal.SIGKILL)
@@ -50,9 +49,16 @@ class Chaos:
     def _now_s(self) -> float:
         return time.monotonic() - self._live.zero_s
 
-    def _struck(self, fault: Fault) -> list[psutil.Process]:
-        found = processes(self._live, fault.kind.victim)
-        if fault.kind.victim is Victim.REPLICA and found:
+    def _await(self, fault: Fault) -> list[psutil.Process]:
+        """What a fault strikes, which may be on its way back from an earlier one."""
+        found: list[psutil.Process] = []
+
+        def turned_up() -> bool:
+            found[:] = processes(self._live, fault.kind.victim)
+            return bool(found)
+
+        wait_for(turned_up, PATIENCE_S, f"a process to strike: {fault}")
+        if fault.kind.victim is Victim.REPLICA:
             return [found[int(fault.pick * len(found))]]
         return found
 
@@ -64,7 +70,7 @@ class Chaos:
         if fault.kind.victim is Victim.PROMETHEUS:
             self._live.metrics.start()
         else:
-            self._live.start_daemon(self._actuation)
+            self._live.launch_daemon(self._actuation)
 
 
 def processes(live: World, victim: Victim) -> list[psutil.Process]:

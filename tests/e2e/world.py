@@ -139,13 +139,17 @@ class World:
         return wall_clock_s() - time.monotonic() + self.zero_s
 
     def start_daemon(self, actuation: str) -> None:
-        """Start the daemon (again) on the same journal and wait for its first decision."""
+        """Start the daemon (again) on the same journal and wait until it is ready."""
+        self.launch_daemon(actuation)
+        wait_for(lambda: self.get("/readyz").status_code == 200, 40, "the daemon to be ready")
+
+    def launch_daemon(self, actuation: str) -> None:
+        """Start the daemon (again) on the same journal."""
         config = self.folder / "leadtime.yaml"
         config.write_text(yaml.safe_dump(self._settings(actuation)))
         leadtime = Path(sys.executable).with_name("leadtime")
         command = [str(leadtime), "run", "--config", str(config)]
         self.daemon = self.group.start("leadtime", command)
-        wait_for(lambda: self.get("/readyz").status_code == 200, 40, "the daemon to be ready")
 
     def kill_daemon(self) -> None:
         """SIGKILL: no chance to say goodbye."""
