@@ -21,7 +21,6 @@ from tests.e2e.world import (
     TTFT_S,
     WORK_S,
     World,
-    wait_for,
     world,
 )
 
@@ -39,17 +38,17 @@ def play(
     """One run on servers of its own, in `folder`."""
     with world(folder, actuation) as live, Looking(live, actuation != NATIVE) as looking:
         seasons = math.ceil(span_s / SEASON_S)
-        live.play_load(seasons, seed)
+        load = live.play_load(seasons, seed)
         strikes = _struck(live, Chaos(live, actuation), faults)
         live.wait_until(seasons * SEASON_S)
-        results = live.folder / "requests.csv"
-        wait_for(results.exists, LOAD_ENDS_IN_S, "the load to end")
+        load.wait(LOAD_ENDS_IN_S)
+        played = LoadResult.read_csv(live.folder / "requests.csv")
         seen = Timeline(
             looks=looking.looks,
             strikes=strikes,
             wanted=(),
             lead_s=max([LEAD_PRIOR_S, *_median(live.watch.cold_starts_s)]),
-            **of_load(LoadResult.read_csv(results)),
+            **of_load(played),
         )
         over_s = max((strike.over_s for strike in strikes), default=0.0)
         while not recovered(seen) and looking.now_s() < over_s + RECOVERY_S:

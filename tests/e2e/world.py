@@ -169,8 +169,9 @@ class World:
         answer = self.get("/api/v1/decisions", limit=limit, **parameters).json()["decisions"]
         return [d for d in reversed(answer) if d["deployment"] == DEPLOYMENT]
 
-    def play_load(self, seasons: int, seed: int) -> None:
-        """Start the scheduled load, from the beginning of the first season on."""
+    def play_load(self, seasons: int, seed: int) -> subprocess.Popen[bytes]:
+        """Start the scheduled load, from the beginning of the first season on; it ends by itself,
+        with requests.csv written."""
         points: list[tuple[float, float]] = []
         for season in range(seasons):
             begin_s = season * SEASON_S
@@ -186,7 +187,7 @@ class World:
         command += ["--recipe", str(recipe), "--seed", str(seed), "--model", "standin"]
         command += ["--out", str(self.folder / "requests.csv"), "--progress", "none"]
         command += ["--start-at", str(self.zero_s)]
-        self.group.start("load", command)
+        return self.group.start("load", command)
 
     def wait_until(self, second: float) -> None:
         """Sleep until a second of the schedule; the load sets the pace, not an event."""
