@@ -308,6 +308,44 @@ async def test_a_bad_answer_is_one_kind_of_error(
     assert type(raised.value) is kind
 
 
+def in_force(a: dict[str, Any]) -> dict[str, Any]:
+    config: dict[str, Any] = a["applications"]["auto"]["deployments"]["Model"]["deployment_config"]
+    return config
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda a: in_force(a)["autoscaling_config"].pop("min_replicas"), id="no min"),
+        pytest.param(lambda a: in_force(a)["autoscaling_config"].pop("max_replicas"), id="no max"),
+        pytest.param(
+            lambda a: in_force(a)["autoscaling_config"].update(min_replicas=-1), id="negative"
+        ),
+        pytest.param(
+            lambda a: in_force(a)["autoscaling_config"].update(min_replicas="many"), id="a word"
+        ),
+        pytest.param(
+            lambda a: in_force(a)["autoscaling_config"].update(upscale_delay_s="30 s"),
+            id="a delay with its unit",
+        ),
+        pytest.param(
+            lambda a: in_force(a)["autoscaling_config"].update(policy="mine"), id="a named policy"
+        ),
+        pytest.param(lambda a: in_force(a).update(autoscaling_config=[]), id="a list"),
+        pytest.param(lambda a: in_force(a).update(max_ongoing_requests="5"), id="a quoted number"),
+        pytest.param(
+            lambda a: in_force(a).update(graceful_shutdown_timeout_s=float("nan")), id="NaN"
+        ),
+    ],
+)
+async def test_a_config_of_another_form_is_an_error_when_it_is_read(
+    change: Callable[[dict[str, Any]], object],
+) -> None:
+    """Not a KeyError later, in the midst of a tick."""
+    with serving(dashboard(change)) as fake, pytest.raises(ServeError, match="no usable"):
+        await api_of(fake).view(resources=False)
+
+
 async def test_no_answer_at_all_is_unreachable() -> None:
     """A6: the outcome carries the reason."""
     actuator = ServeActuator(

@@ -14,7 +14,7 @@ import pytest
 
 from controller.demo.processes import ProcessGroup
 from tests.chaos.schedule import KINDS, Act, Fault, Victim
-from tests.chaos.victims import TITLES, Chaos, processes
+from tests.chaos.victims import SERVE_TITLE, TITLES, Chaos, processes
 from tests.e2e.world import World, wait_for
 
 SLEEPS = "import time; time.sleep(60)"
@@ -71,15 +71,28 @@ def test_a_replica_is_picked_by_its_age(stage: Stage) -> None:
 
 
 def test_a_pause_ends(stage: Stage) -> None:
-    struck = stage.add(Victim.SERVE_HEAD)
-    wait_for(lambda: bool(processes(stage.live, Victim.SERVE_HEAD)), 5, "a start")
+    struck = stage.add(Victim.DASHBOARD)
+    wait_for(lambda: bool(processes(stage.live, Victim.DASHBOARD)), 5, "a start")
     pausing = threading.Thread(
-        target=stage.chaos.strike, args=(fault(Victim.SERVE_HEAD, Act.PAUSE, lasts_s=0.5),)
+        target=stage.chaos.strike, args=(fault(Victim.DASHBOARD, Act.PAUSE, lasts_s=0.5),)
     )
     pausing.start()
     wait_for(lambda: struck.status() == psutil.STATUS_STOPPED, 5, "the pause")
     pausing.join()
     wait_for(lambda: struck.status() != psutil.STATUS_STOPPED, 5, "its end")
+
+
+def test_the_dashboards_serve_process_is_known_as_its_child(stage: Stage) -> None:
+    parent = (
+        "import subprocess, sys, time;"
+        f"subprocess.Popen([sys.executable, '-c', {SLEEPS!r}, {SERVE_TITLE!r}], env={{}});"
+        "time.sleep(60)"
+    )
+    command = [sys.executable, "-c", parent, TITLES[Victim.DASHBOARD]]
+    dashboard = psutil.Process(stage.group.start("victim", command).pid)
+    stage.chaos.strike(fault(Victim.SERVE_HEAD, Act.KILL))
+    wait_for(lambda: all(dead(each) for each in dashboard.children()), 5, "the kill")
+    assert not dead(dashboard)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ start again. Only processes that bear the mark of the world's group are ever tou
 import contextlib
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import psutil
 
@@ -16,11 +16,13 @@ PATIENCE_S = 20.0
 TITLES = {
     Victim.CONTROLLER: "ServeController",
     Victim.REPLICA: f"ServeReplica:{APPLICATION}:{DEPLOYMENT}",
-    Victim.SERVE_HEAD: "ServeHead",
     Victim.DASHBOARD: "dashboard/dashboard.py",
     Victim.PROMETHEUS: "--storage.tsdb.path",
     Victim.DAEMON: "leadtime run",
 }
+
+
+SERVE_TITLE = "ray-dashboard-ServeHead"
 
 
 class Chaos:
@@ -74,13 +76,27 @@ class Chaos:
 
 
 def processes(live: World, victim: Victim) -> list[psutil.Process]:
-    """A victim's processes, oldest first."""
-    found = []
-    for process in live.group.members():
+    """A victim's processes, oldest first. The dashboard's Serve process has written its title over
+    its environment, mark and all: it is ours as the child of what bears the mark."""
+    if victim is Victim.SERVE_HEAD:
+        parents = _titled(live.group.members(), TITLES[Victim.DASHBOARD])
+        return _titled([child for parent in parents for child in _children(parent)], SERVE_TITLE)
+    return _titled(live.group.members(), TITLES[victim])
+
+
+def _titled(found: Iterable[psutil.Process], title: str) -> list[psutil.Process]:
+    titled = []
+    for process in found:
         with contextlib.suppress(psutil.Error):
-            if TITLES[victim] in " ".join(process.cmdline()):
-                found.append((process.create_time(), process.pid, process))
-    return [process for _, _, process in sorted(found, key=lambda each: each[:2])]
+            if title in " ".join(process.cmdline()):
+                titled.append((process.create_time(), process.pid, process))
+    return [process for _, _, process in sorted(titled, key=lambda each: each[:2])]
+
+
+def _children(parent: psutil.Process) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.Error):
+        return parent.children(recursive=True)
+    return []
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
@@ -21,6 +22,14 @@ MOST_REPLICAS = 1_000_000
 UNITS = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
 RESOURCE_LINE = re.compile(
     r"(\S+)/(\S+) (\S+)(?: \((\S+) used of (\S+) reserved in placement groups\))?"
+)
+SCALING_NUMBERS = (
+    "initial_replicas",
+    "target_ongoing_requests",
+    "upscale_delay_s",
+    "downscale_delay_s",
+    "upscaling_factor",
+    "downscaling_factor",
 )
 GONE = frozenset({"DELETING"})
 
@@ -268,6 +277,7 @@ def _deployment(
     config = application["deployed_app_config"]
     entries = (config or {}).get("deployments") or []
     submitted = next((e for e in entries if e["name"] == target.deployment), None)
+    _mapping((submitted or {}).get("autoscaling_config"))
     requested = int(deployment["target_num_replicas"])
     if not 0 <= requested <= MOST_REPLICAS:
         raise ValueError(f"target_num_replicas of {target} is {requested}")
@@ -277,7 +287,7 @@ def _deployment(
         requested=requested,
         status=deployment["status"],
         message=deployment["message"],
-        config=deployment["deployment_config"],
+        config=_effective(deployment["deployment_config"]),
         submitted=submitted,
         members=tuple(_replica(member) for member in deployment["replicas"]),
         bundles=_bundles(submitted, gang, deployment),
@@ -289,6 +299,33 @@ def _deployment(
         calls=_calls(target, application),
         application_policy=bool((config or {}).get("autoscaling_policy")),
     )
+
+
+def _effective(config: Any) -> Mapping[str, Any]:
+    """A config in force; raises where what is read of it later is not as Serve gives it."""
+    for name in ("max_ongoing_requests", "graceful_shutdown_timeout_s"):
+        _number(config.get(name))
+    scaling = _mapping(config.get("autoscaling_config"))
+    if scaling:
+        _mapping(scaling.get("policy"))
+        for bound in ("min_replicas", "max_replicas"):
+            if not 0 <= int(scaling[bound]) <= MOST_REPLICAS:
+                raise ValueError(f"{bound} is {scaling[bound]}")
+        for name in SCALING_NUMBERS:
+            _number(scaling.get(name))
+    return {**config, "autoscaling_config": scaling}
+
+
+def _mapping(value: Any) -> Mapping[str, Any] | None:
+    """The same; None if there is none."""
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"{value!r:.100} is no mapping")
+    return value
+
+
+def _number(value: Any) -> None:
+    if value is not None and not (isinstance(value, int | float) and 0 <= value < inf):
+        raise ValueError(f"{value!r:.100} is no number")
 
 
 def _calls(target: DeploymentId, application: Any) -> tuple[DeploymentId, ...]:
