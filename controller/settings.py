@@ -224,6 +224,8 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(values, dict):
         raise SettingsError(f"{path}: must be a mapping of settings, not {type(values).__name__}")
+    if wrong := [key for key in values if not isinstance(key, str)]:
+        raise SettingsError(f"{path}: {wrong[0]!r:.100} is no setting; see leadtime init")
     return values
 
 

@@ -1,6 +1,7 @@
 """Who arrives when, with how much to read and to write: pure, seeded, in seconds from zero."""
 
 import csv
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,6 +172,18 @@ class Bins:
         sd = np.sqrt(np.maximum(self.idc - 1.0, 0.0) / expected)
         return self.at(times_s, np.minimum(sd, MAX_NOISE_SD))
 
+    @property
+    def step_s(self) -> float:
+        """The grid that they are drawn on."""
+        return min(MAX_STEP_S, self.bin_s / 6)
+
+    def size(self, start_s: float, end_s: float | None) -> tuple[float, float]:
+        """Steps and requests, about, in start_s..end_s: what drawing that would cost."""
+        end_s = self.span_s if end_s is None else min(end_s, self.span_s)
+        inside = (self.t_s < end_s) & (self.t_s + self.bin_s > start_s)
+        steps = (end_s - start_s) / self.step_s if self.step_s > 0 else math.inf
+        return steps, float(sum(self.requests[inside].tolist()))
+
     def draw(
         self,
         rng: np.random.Generator,
@@ -184,7 +197,7 @@ class Bins:
 
         Rate between bin centres x mean-one AR(1) lognormal noise, then a Poisson process.
         """
-        step_s = min(MAX_STEP_S, self.bin_s / 6)
+        step_s = self.step_s
         end_s = self.span_s if end_s is None else min(end_s, self.span_s)
         steps = max(int(np.ceil((end_s - start_s) / step_s)), 0)
         middles_s = start_s + step_middles(steps, step_s)

@@ -14,6 +14,10 @@ import numpy as np
 
 from serve_app.arrivals import Arrivals, Bins, FloatArray, Lengths
 
+MOST_REQUESTS = 5e7
+MOST_STEPS = 1e7
+"""19 days of bins of a second."""
+
 
 class BadTrace(ValueError):
     """A trace file that cannot be read; the message names file, line and column."""
@@ -51,7 +55,7 @@ def read_trace(
         return _requests(_Table(path, header, rows), rng, selection, lengths)
     if "t_s" in header and "requests" in header:
         bins = _bins(_Table(path, header, rows))
-        return _from_bins(bins, rng, selection, lengths)
+        return _from_bins(path, bins, rng, selection, lengths)
     raise BadTrace(
         f"{path}: line 1: needs a column arrival_s, or the columns t_s and requests; "
         f"has {', '.join(header) or 'nothing'}"
@@ -138,11 +142,17 @@ def _requests(
 
 
 def _from_bins(
-    bins: Bins, rng: np.random.Generator, selection: Selection, lengths: Lengths
+    path: Path, bins: Bins, rng: np.random.Generator, selection: Selection, lengths: Lengths
 ) -> Arrivals:
     scale = 1.0
     if selection.mean_rps is not None:
         scale = selection.mean_rps * selection.stretch / bins.mean_rps
+    steps, expected = bins.size(selection.start_s, selection.end_s)
+    if steps > MOST_STEPS or not expected * scale <= MOST_REQUESTS:
+        raise BadTrace(
+            f"{path}: about {expected * scale:.3g} requests in {steps:.3g} steps are too many to "
+            f"draw, {MOST_REQUESTS:.0e} in {MOST_STEPS:.0e} the most: play a part, or scale it"
+        )
     arrivals = bins.draw(
         rng, lengths, start_s=selection.start_s, end_s=selection.end_s, scale=scale
     )

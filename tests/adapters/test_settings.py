@@ -92,6 +92,8 @@ def test_shadow_and_loopback_are_the_defaults() -> None:
         ),
         pytest.param("mode: maybe", "mode: ", id="no such mode"),
         pytest.param("- a", "must be a mapping", id="a list"),
+        pytest.param("~: 3", "None is no setting", id="a key that is nothing"),
+        pytest.param("[a, b]: 3", "is no", id="a key that is a list"),
         pytest.param("a: [", "is no YAML", id="no YAML"),
         pytest.param("a: " + "[" * 5000, "nested too deeply", id="a deep nest"),
         pytest.param("slo: 3", "slo: ", id="a number for a group"),

@@ -74,6 +74,9 @@ def requests_of(span_s: int, rps: int) -> str:
         ("t_s,requests\n0,nan\n60,2\n", "line 2: column requests: nan is not a finite"),
         ("t_s,requests\n0,5\n", "needs two bins or more"),
         ("t_s,requests\n0,0\n60,0\n", "a request in one of them"),
+        ("t_s,requests\n0,1e20\n60,1\n", "too many to draw"),
+        ("t_s,requests\n0,1\n1,1\n9e9,1\n", "too many to draw"),
+        ("t_s,requests\n0,1\n5e-324,1\n", "too many to draw"),
     ],
     ids=[
         "empty",
@@ -87,6 +90,9 @@ def requests_of(span_s: int, rps: int) -> str:
         "not finite",
         "one bin",
         "no request",
+        "more than there is room for",
+        "a span of centuries",
+        "bins of no length",
     ],
 )
 def test_says_what_is_wrong_and_where(tmp_path: Path, text: str, says: str) -> None:
