@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 
@@ -40,8 +41,8 @@ class RehearsalError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one process may take: `cpu_s` of CPU time, `memory_mib` of address space, and
-    `patience_s` by the clock."""
+    """What one process may take: `cpu_s` of CPU time, `memory_mib` of address space beyond what
+    it starts with, and `patience_s` by the clock."""
 
     cpu_s: int = 900
     memory_mib: int = 2048
@@ -146,7 +147,8 @@ def _run(work: Work, job: Rehearsal, results: Connection, limits: Limits) -> Non
     os.nice(NICENESS)
     threadpool_limits(1)
     resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_s, limits.cpu_s + GRACE_S))
-    resource.setrlimit(resource.RLIMIT_AS, (limits.memory_mib * MIB, limits.memory_mib * MIB))
+    most = _address_space() + limits.memory_mib * MIB
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     try:
         answer: Answer = tuple(work(job))
     except MemoryError:
@@ -154,3 +156,12 @@ def _run(work: Work, job: Rehearsal, results: Connection, limits: Limits) -> Non
     except Exception as error:
         answer = RehearsalError(str(error) or repr(error))
     results.send(answer)
+
+
+def _address_space() -> int:
+    """Bytes of it in use: libraries take some for each core, before they are told to use one."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * resource.getpagesize()
