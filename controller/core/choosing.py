@@ -47,6 +47,7 @@ CANDIDATES = (
     Candidate(ModelName.LOCATION_SCALE, 0.6),
     Candidate(ModelName.LOCATION_SCALE, 1.6),
     Candidate(ModelName.LOCATION_SCALE, 2.5),
+    Candidate(ModelName.LOCATION_SCALE, 4.0),
     LAST_VALUE,
     Candidate(ModelName.SEASONAL, 1.0),
 )
