@@ -18,6 +18,7 @@ NAMES = (
     "serve",
     "nodes",
     "webhook",
+    "webhook_alert",
     "settings",
     "trace",
     "mapped_trace",

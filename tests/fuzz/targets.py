@@ -156,6 +156,22 @@ def _webhook(body: bytes) -> None:
     assert {verdict for _, verdict, _ in again} <= {Verdict.REPEATED, Verdict.REPLAYED}
 
 
+def _webhook_alert(body: bytes) -> None:
+    """The same with the lines of an input for the values of a valid alert: few edits of a whole
+    notification are one still."""
+    values = [line.decode("utf-8", "surrogatepass") for line in body.split(b"\n")]
+    keys = ("status", "startsAt", "fingerprint", "summary", "alertname", "application")
+    given = {**dict.fromkeys(keys, ""), **dict(zip(keys, values, strict=False))}
+    alert = {
+        "status": given["status"],
+        "startsAt": given["startsAt"],
+        "fingerprint": given["fingerprint"],
+        "annotations": {"summary": given["summary"]},
+        "labels": {"alertname": given["alertname"], "application": given["application"]},
+    }
+    _webhook(json.dumps({"version": "4", "alerts": [alert]}).encode())
+
+
 def _settings(body: bytes) -> None:
     load(_written(body, ".yaml"))
 
@@ -225,6 +241,14 @@ def _notifications() -> list[bytes]:
     return [json.dumps({"version": "4", "alerts": alerts}).encode() for alerts in bodies]
 
 
+def _alert_values() -> list[bytes]:
+    return [
+        b"firing\n2026-11-30T03:10:00.5+01:00\n0a1b\nRequests wait\nServeQueueWaitHigh\napp",
+        b"resolved\n1790000000\nffff\n\n\n",
+        b"firing\n0001-01-01T00:00:00-14:00\n0\n\xf0\x9f\x94\xa5\na\nother",
+    ]
+
+
 def _csv() -> list[bytes]:
     return [
         b"arrival_s,prompt_tokens,output_tokens\n0,10,20\n1.5,10,20\n",
@@ -242,6 +266,7 @@ TARGETS: Mapping[str, Target] = {
     ),
     "nodes": Target(_nodes, lambda: [(RECORDED / "serve-nodes.json").read_bytes()], (ServeError,)),
     "webhook": Target(_webhook, _notifications, (RefusedBody,)),
+    "webhook_alert": Target(_webhook_alert, _alert_values, (RefusedBody, UnicodeDecodeError)),
     "settings": Target(_settings, lambda: [EXAMPLE.read_bytes()], (SettingsError,)),
     "trace": Target(_trace, _csv, (LoadError,)),
     "mapped_trace": Target(_mapped_trace, _csv, (LoadError,)),
