@@ -61,9 +61,19 @@ def trials(**of: tuple[float, float]) -> list[Trial]:
             (LAST_VALUE, Verdict.CHEAPEST),
         ),
         (
-            trials(usual=(100, 0.0101), last=(130, 0.0099)),
+            trials(usual=(100, 0.0103), last=(130, 0.0099)),
             DEFAULT,
             (LAST_VALUE, Verdict.CHEAPEST),
+        ),
+        (
+            trials(usual=(100, 0.0101), last=(130, 0.0099)),
+            DEFAULT,
+            (DEFAULT, Verdict.CHEAPEST),
+        ),
+        (
+            trials(usual=(100, 0.02), last=(109.5, 0.0099), careful=(110, 0.009)),
+            DEFAULT,
+            (CAREFUL, Verdict.CHEAPEST),
         ),
         (
             trials(usual=(100, 0.03), last=(100.9, 0.02), careful=(100.5, 0.025)),
@@ -92,6 +102,8 @@ def trials(**of: tuple[float, float]) -> list[Trial]:
         "a gain within noise changes nothing",
         "a gain above it does",
         "what breaks the budget is left at any price",
+        "a budget broken by no more than a replay can tell is kept",
+        "of those alike the usual model is taken",
         "none keeps it: the fewest late",
         "none keeps it: the cheapest of those about as rarely late",
         "none keeps it: no more than 1 % more is spent on it",
@@ -146,9 +158,9 @@ def test_never_worse_than_last_value_by_more_than_two_percent(
         return
     ours = came_to[chosen[0]]
     if last.violation_ratio <= BUDGET:
-        assert ours.violation_ratio <= BUDGET
+        assert ours.violation_ratio <= 1.02 * BUDGET
         assert ours.gpu_hours <= 1.02 * last.gpu_hours
-    elif ours.violation_ratio > BUDGET:
+    elif ours.violation_ratio > 1.02 * BUDGET:
         fewer_late = 1.1 * last.violation_ratio < ours.violation_ratio
         assert not (fewer_late and last.gpu_hours < usual.gpu_hours)
         assert ours.gpu_hours <= 1.01 * usual.gpu_hours
