@@ -1,7 +1,7 @@
 # make demo, make test and the rest set themselves up: see .ci/setup.
 VENV := .venv/bin
 
-.PHONY: setup setup-vllm demo test test-vllm lint bench bench-app bench-decide bench-robust bench-oracle \
+.PHONY: setup setup-vllm demo test test-chaos test-vllm lint bench bench-app bench-decide bench-robust bench-oracle \
   bench-startup bench-forecast lock audit fuzz chaos clean
 
 setup:
@@ -10,8 +10,11 @@ setup:
 demo: setup            ## play one compressed day under Serve's own autoscaler and under Leadtime
 	@$(VENV)/leadtime demo
 
-test: setup            ## every test but the real-vLLM group
+test: setup            ## every test but the real-vLLM group and chaos
 	@.ci/test
+
+test-chaos: setup      ## two seeded minutes of chaos, ours against native (6 min)
+	@$(VENV)/python -m pytest -q -s -m chaos
 
 setup-vllm:            ## real vLLM on the CPU, in .venv-vllm (2.9 GB)
 	@.ci/setup-vllm

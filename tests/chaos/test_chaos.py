@@ -6,7 +6,7 @@ import pytest
 
 from tests.chaos.__main__ import run
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(540)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(540)]
 
 SEED = 1
 SPAN_S = 120.0

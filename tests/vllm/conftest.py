@@ -8,6 +8,7 @@ import json
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,32 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         served = Served(cluster, group)
         served.keep_first_page()
         yield served
+
+
+def engine_of(config: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The engine of a shipped config and the options of the replicas that it needs."""
+    one = shipped(config)
+    [llm] = [each for each in one["deployments"] if each["name"] == "LLM"]
+    return one["args"]["engine"], llm["ray_actor_options"]
+
+
+def replica_ids(served: Served, application: str, deployment: str) -> set[str]:
+    """Ids of a deployment's replicas."""
+    found = served.cluster.applications()[application]["deployments"][deployment]
+    return {one["replica_id"] for one in found["replicas"]}
+
+
+@contextmanager
+def beside(served: Served, application: dict[str, Any]) -> Iterator[Served]:
+    """Another application beside the shared one, whose engine is left alone."""
+    ours = replica_ids(served, "chat", "LLM")
+    both = {"applications": [shared_application(), application]}
+    served.cluster.deploy(both, within_s=START_WITHIN_S)
+    try:
+        yield served
+    finally:
+        served.cluster.deploy({"applications": [shared_application()]}, within_s=START_WITHIN_S)
+    assert replica_ids(served, "chat", "LLM") == ours, "the shared engine was left alone"
 
 
 @pytest.fixture

@@ -14,7 +14,9 @@ from tests.vllm.conftest import (
     START_WITHIN_S,
     Served,
     becomes,
+    beside,
     chat,
+    replica_ids,
     shared_application,
     shipped,
     stream,
@@ -37,19 +39,10 @@ def rays_application() -> dict[str, Any]:
     return one
 
 
-def replica_ids(served: Served, application: str, deployment: str) -> set[str]:
-    found = served.cluster.applications()[application]["deployments"][deployment]
-    return {one["replica_id"] for one in found["replicas"]}
-
-
 @pytest.fixture(scope="module")
 def rays(served: Served) -> Iterator[Served]:
-    ours = replica_ids(served, "chat", "LLM")
-    config = {"applications": [shared_application(), rays_application()]}
-    served.cluster.deploy(config, within_s=START_WITHIN_S)
-    yield served
-    served.cluster.deploy({"applications": [shared_application()]}, within_s=START_WITHIN_S)
-    assert replica_ids(served, "chat", "LLM") == ours, "the shared engine was left alone"
+    with beside(served, rays_application()):
+        yield served
 
 
 async def test_it_answers_and_streams(rays: Served, client: httpx.AsyncClient) -> None:
