@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 import yaml
 
@@ -39,7 +38,8 @@ LARGER = {
     "num_key_value_heads": 8,
     "head_dim": 64,
 }
-LONG_WORDS = 200  # two tokens each
+LONG_WORDS = 300  # two tokens each
+CALM_RPS, PLAYED_S = 0.7, 30.0
 """The tiny model made larger, of random weights, so that the engine and not the way to it is
 what limits the load; with few slots and few KV blocks."""
 
@@ -48,7 +48,7 @@ def heavy_application() -> dict[str, Any]:
     """An application beside the shared one, on an engine of its own."""
     one = shared_application() | {"name": NAME, "route_prefix": f"/{NAME}"}
     engine = one["args"]["engine"]
-    engine |= {"slots": SLOTS, "max_model_len": 512}
+    engine |= {"slots": SLOTS, "max_model_len": 768}
     engine["engine_args"] |= {
         "num_gpu_blocks_override": BLOCKS,
         # Prompts of a load are much alike: each is to have blocks of its own.
@@ -174,18 +174,17 @@ def test_what_traffic_teaches_is_what_the_bench_finds(observed: Observed) -> Non
 
 
 def test_long_contexts_lower_the_capacity_before_anything_waits(observed: Observed) -> None:
-    """Requests of four blocks each, about one at a time: four would need more than there is."""
-    learned = observed.decision()
-    assert learned is not None
+    """Requests of five blocks each, about one at a time: three would need more than there is. One
+    is in the replica longer than in the cache, by up to a half of that time."""
     observed.start_daemon()
-    played = observed.play(0.3 * learned["capacity_rps"], 30, words=LONG_WORDS)
+    played = observed.play(CALM_RPS, PLAYED_S, words=LONG_WORDS)
     after = observed.decision()
     assert after is not None
-    print(f"slots {learned['slots']} -> {after['slots']:.2f}")
-    assert after["slots"] == pytest.approx(0.95 * (BLOCKS - 1) / 4, rel=0.25)
-    assert after["slots"] < SLOTS
+    print(f"{SLOTS} slots -> {after['slots']:.2f}")
+    fit = 0.95 * (BLOCKS - 1) / 5
+    assert 0.9 * fit < after["slots"] < 1.5 * fit < SLOTS
     assert not played.failed().any()
-    assert np.median(played.ttft_s) < TTFT_S
+    assert played.e2e_s.sum() / PLAYED_S < fit, "the replica was not full"
 
 
 def wait_for(condition: Callable[[], bool], within_s: float) -> None:
