@@ -1,7 +1,7 @@
 # make demo, make test and the rest set themselves up: see .ci/setup.
 VENV := .venv/bin
 
-.PHONY: setup setup-vllm demo test test-chaos test-vllm lint bench bench-app bench-decide bench-robust bench-oracle \
+.PHONY: setup setup-vllm demo demo-vllm test test-chaos test-vllm lint bench bench-app bench-decide bench-robust bench-oracle \
   bench-startup bench-forecast lock audit fuzz chaos clean
 
 setup:
@@ -9,6 +9,9 @@ setup:
 
 demo: setup            ## play one compressed day under Serve's own autoscaler and under Leadtime
 	@$(VENV)/leadtime demo
+
+demo-vllm: setup-vllm  ## the same day on real vLLM replicas, two engines at most
+	@.venv-vllm/bin/leadtime demo --engine vllm --out demo-out/vllm
 
 test: setup            ## every test but the real-vLLM group and chaos
 	@.ci/test

@@ -1,6 +1,7 @@
 """The command line. Everything heavy is imported where it is used, so that --help is quick."""
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,13 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+class DemoEngine(StrEnum):
+    """What answers in the demo's replicas."""
+
+    STANDIN = "standin"
+    VLLM = "vllm"
 
 
 @app.command()
@@ -254,19 +262,23 @@ def bench(
 
 @app.command()
 def demo(
-    seed: Annotated[int, typer.Option(help="Which day to play.")] = 25,
+    seed: Annotated[int, typer.Option(help="Which day to play.")] = 28,
     out: Annotated[Path, typer.Option(help="Where summary.json and report.html go.")] = Path(
         "demo-out"
     ),
+    engine: Annotated[
+        DemoEngine, typer.Option(help="Replicas: the stand-in, or real vLLM on this machine.")
+    ] = DemoEngine.STANDIN,
 ) -> None:
     """Play one compressed day on a private Ray cluster, twice: under Serve's own autoscaler and
-    under Leadtime. Needs the extra `serve` and Prometheus; takes about 8 minutes.
+    under Leadtime. Needs the extra `serve` and Prometheus; takes about 8 minutes, with real vLLM
+    (make demo-vllm) up to 15.
 
     Exit codes: 0 the loop closed, 1 it did not or a server failed, 130 interrupted.
     """
     from controller.demo.main import run_demo
 
-    raise typer.Exit(run_demo(seed, out))
+    raise typer.Exit(run_demo(seed, out, engine.value))
 
 
 @app.command()

@@ -10,8 +10,9 @@ from controller.demo.cluster import DidNotStart
 from controller.demo.day import Floats
 from controller.demo.model import Past
 
-# Forty starts, each of which took between ten and twenty seconds.
-STARTS = (("5000.0", 0), ("10000.0", 0), ("20000.0", 40), ("+Inf", 40))
+STARTS = 40
+START_BOUNDS_S = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 240.0)
+"""Ray's own bounds for starts of replicas."""
 COMMON = 'SessionName="earlier",NodeAddress="10.0.0.1",application="{app}",deployment="{dep}"'
 
 
@@ -21,8 +22,10 @@ def write_blocks(
     ends_s: float,
     until_s: float,
     target: tuple[str, str],
+    cold_start_s: float = 12.0,
 ) -> None:
-    """Write days that end at `ends_s` as blocks below `data`, nothing later than `until_s`.
+    """Write days that end at `ends_s` as blocks below `data`, nothing later than `until_s`; in
+    them replicas took `cold_start_s` to start, as far as a histogram's buckets tell.
 
     Each day becomes the counters and gauges of one router and of its replicas, a sample a
     second. Raises DidNotStart when promtool refuses.
@@ -44,9 +47,9 @@ def write_blocks(
         held = running[:, replica]
         lines += _samples(f"ray_serve_replica_processing_queries{labels}", times, held)
     lines.append("# TYPE ray_serve_replica_startup_latency_ms histogram")
-    for bound, starts in STARTS:
+    for bound, begun in starts(cold_start_s):
         series = f'ray_serve_replica_startup_latency_ms_bucket{{{common},le="{bound}"}}'
-        lines += _samples(series, times[-1:], np.array([float(starts)]))
+        lines += _samples(series, times[-1:], np.array([float(begun)]))
     lines.append("# EOF\n")
     data.mkdir(parents=True, exist_ok=True)
     text = data.parent / "earlier-days.txt"
@@ -55,6 +58,17 @@ def write_blocks(
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode != 0:
         raise DidNotStart(f"promtool wrote no history: {made.stderr[-1000:]}")
+
+
+def starts(cold_start_s: float) -> list[tuple[str, int]]:
+    """A start-up histogram, its bounds in milliseconds as Ray writes them.
+
+    12 s is between the bounds 10000.0 and 20000.0: 0 starts up to the first, all 40 from then on.
+    """
+    bounds = [
+        (str(bound_s * 1000), STARTS * (cold_start_s <= bound_s)) for bound_s in START_BOUNDS_S
+    ]
+    return [*bounds, ("+Inf", STARTS)]
 
 
 def _timeline(

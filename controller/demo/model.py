@@ -10,15 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.demo import day
 from controller.demo.day import Day, Floats
+from controller.demo.script import Script
 from controller.replay.native import NativeSettings, play_native
 from controller.replay.plant import ColdStart, MetricsPath, Plant, PlantSettings
 from controller.replay.trace import Trace, from_requests
 
 MOST_VIOLATIONS = 0.05
-PAST_REPLICAS = 9
-TARGETS = (1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0)
 UPSCALE_DELAYS_S = (0.0, 1.0, 3.0)
 DOWNSCALE_DELAYS_S = (1.0, 3.0, 6.0, 12.0, 24.0, 40.0)
 LOOK_BACKS_S = (1.0, 3.0, 8.0)
@@ -37,37 +35,37 @@ class Candidate:
 @dataclass(frozen=True)
 class Past:
     """A day as its metrics would have shown it, second by second: cumulative arrivals and
-    completions, and requests running on each of `PAST_REPLICAS` replicas (seconds, replicas)."""
+    completions, and requests running on each replica (seconds, replicas)."""
 
     arrivals: Floats
     completions: Floats
     running: Floats
 
 
-def plant_settings() -> PlantSettings:
+def plant_settings(script: Script) -> PlantSettings:
     """The demo's cluster."""
     return PlantSettings(
-        slots=day.LAW.slots,
-        beta=day.LAW.beta,
-        prefill_tokens_per_s=day.LAW.prefill_tokens_per_s,
-        tpot_s=day.LAW.token_s,
-        slo_ttft_s=day.TTFT_S,
-        cold_start=ColdStart(day.COLD_START_S, 0.08),
-        cap=day.MAX_REPLICAS,
+        slots=script.law.slots,
+        beta=script.law.beta,
+        prefill_tokens_per_s=script.law.prefill_tokens_per_s,
+        tpot_s=script.law.token_s,
+        slo_ttft_s=script.ttft_s,
+        cold_start=ColdStart(script.cold_start_s, 0.08),
+        cap=script.max_replicas,
         drain_timeout_s=20.0,
         metrics=MetricsPath(push_s=1.0, push_offset_s=0.5, scrape_s=1.0, lag_s=0.2),
     )
 
 
-def grid() -> list[NativeSettings]:
+def grid(script: Script) -> list[NativeSettings]:
     """Every setting the opponent may be given."""
     combinations = itertools.product(
-        TARGETS, UPSCALE_DELAYS_S, DOWNSCALE_DELAYS_S, LOOK_BACKS_S, METRICS_INTERVALS_S
+        script.targets, UPSCALE_DELAYS_S, DOWNSCALE_DELAYS_S, LOOK_BACKS_S, METRICS_INTERVALS_S
     )
     return [
         NativeSettings(
-            min_replicas=day.MIN_REPLICAS,
-            max_replicas=day.MAX_REPLICAS,
+            min_replicas=script.min_replicas,
+            max_replicas=script.max_replicas,
             target_ongoing_requests=target,
             upscale_delay_s=up_s,
             downscale_delay_s=down_s,
@@ -82,11 +80,12 @@ def best_native(
     history: Sequence[Day], progress: Callable[[float], None]
 ) -> tuple[Candidate, list[Candidate]]:
     """The cheapest setting with at most 5 % violations on the history days, and all of them."""
+    script = history[0].script
     trace = _joined(history)
-    choices = grid()
+    choices = grid(script)
     tried = []
     for done, settings in enumerate(choices):
-        plant = Plant(plant_settings(), trace, initial=day.MIN_REPLICAS, seed=1)
+        plant = Plant(plant_settings(script), trace, initial=script.min_replicas, seed=1)
         score = play_native(plant, settings)
         seconds = score.gpu_hours * 3600 / len(history)
         tried.append(Candidate(settings, score.violation_ratio, seconds))
@@ -98,24 +97,26 @@ def best_native(
 
 def past_of(past_day: Day) -> Past:
     """The metrics of an earlier day on a fleet that was large enough."""
+    script = past_day.script
     trace = _joined([past_day])
-    plant = Plant(plant_settings(), trace, initial=PAST_REPLICAS, seed=past_day.seed)
-    seconds = int(day.SEASON_S)
-    counts, running = np.zeros((2, seconds)), np.zeros((seconds, PAST_REPLICAS))
+    plant = Plant(plant_settings(script), trace, initial=script.past_replicas, seed=past_day.seed)
+    seconds = int(script.season_s)
+    counts, running = np.zeros((2, seconds)), np.zeros((seconds, script.past_replicas))
     for second in range(seconds):
         plant.advance(second + 1.0)
         state = plant.cluster.state[0]
         counts[:, second] = state["arrivals"], state["completions"]
-        running[second] = plant.cluster.replicas["running"][:PAST_REPLICAS]
+        running[second] = plant.cluster.replicas["running"][: script.past_replicas]
     return Past(counts[0], counts[1], running)
 
 
 def _joined(days: Sequence[Day]) -> Trace:
     """Days without their warm-up, one after the other."""
+    season_s = days[0].script.season_s
     times, prompts, outputs = [], [], []
     for place, part in enumerate(days):
         inside = part.times_s >= 0
-        times.append(part.times_s[inside] + place * day.SEASON_S)
+        times.append(part.times_s[inside] + place * season_s)
         prompts.append(part.arrivals.prompt_tokens[inside].astype(np.int32))
         outputs.append(part.arrivals.output_tokens[inside].astype(np.int32))
     return from_requests(
@@ -123,5 +124,5 @@ def _joined(days: Sequence[Day]) -> Trace:
         np.concatenate(times),
         np.concatenate(prompts),
         np.concatenate(outputs),
-        day.SEASON_S * len(days),
+        season_s * len(days),
     )

@@ -14,19 +14,19 @@ import httpx
 import yaml
 
 from alerts.generate import render_rules
-from controller.demo import day
 from controller.demo.cluster import DidNotStart, RayCluster
 from controller.demo.day import Day
 from controller.demo.history import write_blocks
 from controller.demo.metrics_server import PrometheusServer
 from controller.demo.model import Past
 from controller.demo.processes import ProcessGroup, free_ports
+from controller.demo.script import Script
 from controller.demo.watch import Sight, Watch
 from controller.loop import wall_clock_s
 from controller.replay.native import NativeSettings
 from serve_app.load_results import LoadResult
 
-APPLICATION, DEPLOYMENT, MODEL = "demo", "LLM", "standin"
+APPLICATION, DEPLOYMENT = "demo", "LLM"
 GET_READY_S = 9.0
 ALERTS_SCALE = 60
 OF_THE_HOST = frozenset({"RayHeadCpuSaturated"})
@@ -38,17 +38,6 @@ LEAN = {
 }
 DAEMON_READY_S = 45.0
 LOAD_PATIENCE_S = 45.0
-SAFETY_NET = NativeSettings(
-    min_replicas=day.MIN_REPLICAS,
-    max_replicas=day.MAX_REPLICAS,
-    target_ongoing_requests=day.LAW.slots - 1,
-    upscale_delay_s=3.0,
-    downscale_delay_s=1.0,
-    metrics_interval_s=1.0,
-    look_back_period_s=3.0,
-)
-"""Serve's own autoscaler under Leadtime's floor: it acts when the floor is not enough."""
-
 Show = Callable[["Scene"], None]
 
 
@@ -80,23 +69,34 @@ class Played:
     alerts: Sequence[str] = ()
 
 
-def serve_config(autoscaling: NativeSettings, slo_ttft_s: float = day.TTFT_S) -> dict[str, Any]:
+def safety_net(script: Script) -> NativeSettings:
+    """Serve's own autoscaler under Leadtime's floor: it acts when the floor is not enough."""
+    return NativeSettings(
+        min_replicas=script.min_replicas,
+        max_replicas=script.max_replicas,
+        target_ongoing_requests=script.law.slots - 1,
+        upscale_delay_s=3.0,
+        downscale_delay_s=1.0,
+        metrics_interval_s=1.0,
+        look_back_period_s=3.0,
+    )
+
+
+def serve_config(script: Script, autoscaling: NativeSettings) -> dict[str, Any]:
     """The demo application with Serve's own autoscaler set as given."""
     scaling = {k: v for k, v in asdict(autoscaling).items() if v is not None}
+    actor: dict[str, Any] = {"num_cpus": script.cpus}
+    if script.replica_env:
+        actor["runtime_env"] = {"env_vars": dict(script.replica_env)}
     application = {
         "name": APPLICATION,
         "route_prefix": "/",
         "import_path": "serve_app.app:build",
         "logging_config": {"enable_access_log": False},
         "args": {
-            "model": MODEL,
-            "slo_ttft_s": [slo_ttft_s],
-            "engine": {
-                "kind": "standin",
-                "load_s": day.LOAD_S,
-                **asdict(day.LAW),
-                "chunk_tokens": day.CHUNK_TOKENS,
-            },
+            "model": script.model,
+            "slo_ttft_s": [script.ttft_s],
+            "engine": dict(script.engine),
         },
         "deployments": [
             {
@@ -107,8 +107,8 @@ def serve_config(autoscaling: NativeSettings, slo_ttft_s: float = day.TTFT_S) ->
             },
             {
                 "name": DEPLOYMENT,
-                "max_ongoing_requests": day.LAW.slots,
-                "ray_actor_options": {"num_cpus": 0.1},
+                "max_ongoing_requests": script.law.slots,
+                "ray_actor_options": actor,
                 "graceful_shutdown_timeout_s": 20.0,
                 "autoscaling_config": scaling,
             },
@@ -129,15 +129,16 @@ def play(
     Everything started is ended before this returns or raises.
     """
     policy = "leadtime" if native is None else "native"
-    stage = Stage(policy, folder, show)
+    stage = Stage(policy, played.script, folder, show)
     return stage.play(played, native, pasts)
 
 
 class Stage:
     """The servers of one played day."""
 
-    def __init__(self, policy: str, folder: Path, show: Show) -> None:
+    def __init__(self, policy: str, script: Script, folder: Path, show: Show) -> None:
         self.policy = policy
+        self.script = script
         self.folder = folder
         self._show = show
         self._daemon_url: str | None = None
@@ -151,14 +152,16 @@ class Stage:
             cluster = RayCluster(group, cpus=16, env=LEAN)
             ends.enter_context(cluster)
             self._tell("deploying")
-            cluster.deploy(serve_config(native or SAFETY_NET))
+            script = self.script
+            config = serve_config(script, native or safety_net(script))
+            cluster.deploy(config, within_s=script.ready_within_s)
+            self._warm(cluster)
             watch = ends.enter_context(Watch(cluster, APPLICATION, DEPLOYMENT))
-            wall_zero_s = ceil(wall_clock_s()) + GET_READY_S + day.WARM_UP_S
+            wall_zero_s = ceil(wall_clock_s()) + GET_READY_S + script.warm_up_s
             zero_s = time.monotonic() + wall_zero_s - wall_clock_s()
             metrics = self._start_metrics(group, cluster, pasts, wall_zero_s)
             if native is None:
                 self._start_daemon(group, cluster, metrics, zero_s)
-            self._warm(cluster)
             load = self._play_load(group, cluster, played, watch, zero_s)
             return Played(
                 self.policy,
@@ -167,7 +170,7 @@ class Stage:
                 zero_s,
                 wall_zero_s,
                 list(watch.cold_starts_s),
-                watch.cpu_p95(zero_s, zero_s + day.SEASON_S),
+                watch.cpu_p95(zero_s, zero_s + script.season_s),
                 self._decisions(),
                 self._alerts(metrics, wall_zero_s),
             )
@@ -184,7 +187,8 @@ class Stage:
         metrics = PrometheusServer(group, self.folder / "prometheus", discovery)
         if self.policy == "leadtime":
             target = (APPLICATION, DEPLOYMENT)
-            write_blocks(metrics.data, pasts, wall_zero_s, wall_clock_s(), target)
+            cold_start_s = self.script.cold_start_s
+            write_blocks(metrics.data, pasts, wall_zero_s, wall_clock_s(), target, cold_start_s)
             metrics.targets["leadtime"] = f"127.0.0.1:{self._port}"
             rules = self.folder / "rules.yml"
             rules.write_text(render_rules(ALERTS_SCALE))
@@ -224,13 +228,13 @@ class Stage:
         SLO, the bounds, where things are."""
         return {
             "mode": "active",
-            "season_s": day.SEASON_S,
+            "season_s": self.script.season_s,
             "tick_s": 1.0,
             "slo": {
-                "ttft_s": day.TTFT_S,
-                "attainment": day.ATTAINMENT,
-                "min_replicas": day.MIN_REPLICAS,
-                "max_replicas": day.MAX_REPLICAS,
+                "ttft_s": self.script.ttft_s,
+                "attainment": self.script.attainment,
+                "min_replicas": self.script.min_replicas,
+                "max_replicas": self.script.max_replicas,
             },
             "prometheus": {"url": metrics.url, "scrape_s": metrics.scrape_s},
             "serve": {"url": cluster.dashboard_url},
@@ -240,9 +244,9 @@ class Stage:
         }
 
     def _warm(self, cluster: RayCluster) -> None:
-        """One request, so that the first of the load is not the first of all."""
+        """One request before anything is measured: the first of all is slow, and not the load's."""
         body = {
-            "model": MODEL,
+            "model": self.script.model,
             "messages": [{"role": "user", "content": "warm up"}],
             "max_tokens": 1,
         }
@@ -260,10 +264,10 @@ class Stage:
         played.arrivals.save(trace)
         command = [sys.executable, "-m", "serve_app.loadgen", "--url", cluster.http_url]
         command += ["--trace", str(trace), "--seed", str(played.seed), "--out", str(out)]
-        command += ["--model", MODEL, "--progress", "json"]
-        command += ["--start-at", str(zero_s - day.WARM_UP_S)]
+        command += ["--model", self.script.model, "--progress", "json"]
+        command += ["--start-at", str(zero_s - self.script.warm_up_s)]
         player = group.start("load", command)
-        deadline_s = zero_s + day.SEASON_S + LOAD_PATIENCE_S
+        deadline_s = zero_s + self.script.season_s + LOAD_PATIENCE_S
         while player.poll() is None and time.monotonic() < deadline_s:
             time.sleep(0.5)
             at_s = time.monotonic() - zero_s
@@ -288,7 +292,7 @@ class Stage:
         """Alerts of the day as `name state`; the host's CPU is told by its own figure."""
         if self._daemon_url is None:
             return []
-        found = metrics.over("ALERTS", wall_zero_s, wall_zero_s + day.SEASON_S)
+        found = metrics.over("ALERTS", wall_zero_s, wall_zero_s + self.script.season_s)
         names = {(s["metric"]["alertname"], s["metric"]["alertstate"]) for s in found}
         return sorted(f"{name} {state}" for name, state in names if name not in OF_THE_HOST)
 

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 from rich.table import Table
 
-from controller.demo import day, scorer
+from controller.demo import scorer
 from controller.demo.day import Day
 from controller.demo.model import Candidate
 from controller.demo.play import Played
@@ -27,10 +27,10 @@ td:first-child,th:first-child{{text-align:left}}.void{{color:#b91c1c}}</style>
 <h1>One compressed day, played twice</h1>{verdict}{tables}{figures}</html>"""
 
 
-def results_table(results: Mapping[str, Result]) -> Table:
+def results_table(results: Mapping[str, Result], ttft_s: float) -> Table:
     """The two policies side by side, for the terminal."""
     table = Table("", *results, title="the day", title_justify="left")
-    for label, texts in _rows(results):
+    for label, texts in _rows(results, ttft_s):
         table.add_row(label, *texts)
     return table
 
@@ -89,7 +89,9 @@ def write_report(
         for place, figure in enumerate(figures)
     ]
     verdict = "".join(f'<p class="void">Void, not scored: {escape(why)}</p>' for why in void)
-    tables = _html_table(["", *results], [[label, *texts] for label, texts in _rows(results)])
+    tables = _html_table(
+        ["", *results], [[label, *texts] for label, texts in _rows(results, the_day.script.ttft_s)]
+    )
     rows = [
         [f"ramp {place + 1}", *(f"{score.margin_s:+.1f} s" for score in scores)]
         for place, scores in enumerate(zip(*ramps.values(), strict=True))
@@ -100,11 +102,11 @@ def write_report(
     )
 
 
-def _rows(results: Mapping[str, Result]) -> list[tuple[str, list[str]]]:
+def _rows(results: Mapping[str, Result], ttft_s: float) -> list[tuple[str, list[str]]]:
     formats = (
         ("requests", "requests", "{:,}"),
         ("errors", "errors", "{:,}"),
-        (f"later than {day.TTFT_S:g} s", "slo_violation_ratio", "{:.2%}"),
+        (f"later than {ttft_s:g} s", "slo_violation_ratio", "{:.2%}"),
         ("TTFT p50", "ttft_p50_s", "{:.2f} s"),
         ("TTFT p95", "ttft_p95_s", "{:.2f} s"),
         ("TTFT p99", "ttft_p99_s", "{:.2f} s"),
@@ -133,7 +135,7 @@ def _figure(run: Played, the_day: Day) -> go.Figure:
         vertical_spacing=0.06,
         subplot_titles=(f"{run.policy}: load, in busy replicas", f"{run.policy}: replicas"),
     )
-    times = np.arange(0.0, day.SEASON_S, 0.5, dtype=np.float64)
+    times = np.arange(0.0, the_day.script.season_s, 0.5, dtype=np.float64)
     figure.add_scatter(
         x=times,
         y=scorer.busy_replicas(the_day, times),
@@ -150,17 +152,16 @@ def _figure(run: Played, the_day: Day) -> go.Figure:
         line = {"color": colour, "shape": "hv"}
         figure.add_scatter(x=seconds, y=values, name=name, line=line, row=2, col=1)
     if run.decisions:
-        _add_decisions(figure, run)
-    figure.update_xaxes(range=[-day.WARM_UP_S, day.SEASON_S])
+        _add_decisions(figure, run, the_day.script.capacity_rps)
+    figure.update_xaxes(range=[-the_day.script.warm_up_s, the_day.script.season_s])
     figure.update_xaxes(title_text="second of the day", row=2, col=1)
     figure.update_layout(height=640, hovermode="x unified", template="plotly_white")
     return figure
 
 
-def _add_decisions(figure: go.Figure, run: Played) -> None:
+def _add_decisions(figure: go.Figure, run: Played, carried: float) -> None:
     """What Leadtime forecast when, drawn where it was forecast for, and what it wanted."""
     told = [decision for decision in run.decisions if decision["ahead"]]
-    carried = day.LAW.capacity_rps(day.mean_work_s())
     opens_s = [d["at_s"] + d["ahead"]["horizon_s"] - run.zero_wall_s for d in told]
     for quantile, fill in (("0.5", None), ("0.95", "tonexty")):
         figure.add_scatter(

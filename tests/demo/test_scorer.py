@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from controller.demo import day, model
-from controller.demo.history import write_blocks
+from controller.demo.history import starts, write_blocks
 from controller.demo.processes import ProcessGroup, free_ports
 from controller.demo.scorer import (
     busy_replicas,
@@ -15,7 +15,9 @@ from controller.demo.scorer import (
     score_ramps,
     why_void,
 )
+from controller.demo.script import STANDIN, Script, vllm_script
 from controller.demo.watch import Sight
+from serve_app.law import Law
 from serve_app.load_results import LoadResult
 
 
@@ -24,12 +26,12 @@ def the_day() -> day.Day:
     return day.make_day(12)
 
 
-def sights(counts: list[tuple[float, int]], target: int = 4) -> list[Sight]:
+def sights(counts: list[tuple[float, int]], script: Script = STANDIN) -> list[Sight]:
     """Looks at Serve twice a second; each pair says since when so many are ready."""
     seen = []
-    for at_s in np.arange(-10.0, day.SEASON_S + 1, 0.5):
+    for at_s in np.arange(-10.0, script.season_s + 1, 0.5):
         ready = [count for since_s, count in counts if since_s <= at_s][-1]
-        seen.append(Sight(float(at_s), target, 0, ready, 0))
+        seen.append(Sight(float(at_s), 4, 0, ready, 0))
     return seen
 
 
@@ -47,12 +49,12 @@ def test_a_day_has_six_ramps_in_order_of_three_replicas_each(the_day: day.Day) -
 
 
 def test_ramps_move_by_up_to_one_cold_start() -> None:
-    usual = [part * day.SEASON_S / 3 + rise for part in range(3) for rise in day.RISES_S]
+    usual = [part * STANDIN.season_s / 3 + rise for part in range(3) for rise in STANDIN.rises_s]
     moved = np.array(
         [[r.begins_s for r in day.make_day(seed).ramps] for seed in range(60)]
     ) - np.array(usual)
-    assert np.abs(moved).max() <= day.COLD_START_S + day.RAMP_S
-    assert np.abs(moved).max() > 0.8 * day.COLD_START_S
+    assert np.abs(moved).max() <= STANDIN.cold_start_s + STANDIN.ramp_s
+    assert np.abs(moved).max() > 0.8 * STANDIN.cold_start_s
 
 
 def test_earlier_days_have_other_seeds() -> None:
@@ -61,20 +63,20 @@ def test_earlier_days_have_other_seeds() -> None:
 
 
 def test_offered_work_is_what_the_recipe_says(the_day: day.Day) -> None:
-    times = np.arange(0.0, day.SEASON_S, 0.5, dtype=np.float64)
+    times = np.arange(0.0, STANDIN.season_s, 0.5, dtype=np.float64)
     busy = busy_replicas(the_day, times)
-    assert busy.max() == pytest.approx(max(day.LEVELS), rel=0.5)
-    total = busy.mean() * day.SEASON_S
-    capacity = day.LAW.slots * day.LAW.speed(day.LAW.slots)
+    assert busy.max() == pytest.approx(max(STANDIN.levels), rel=0.5)
+    total = busy.mean() * STANDIN.season_s
+    capacity = STANDIN.law.slots * STANDIN.law.speed(STANDIN.law.slots)
     work = sum(
-        day.LAW.lone_work_s(int(p), int(o))
+        STANDIN.law.lone_work_s(int(p), int(o))
         for p, o, at_s in zip(
             the_day.arrivals.prompt_tokens,
             the_day.arrivals.output_tokens,
             the_day.times_s,
             strict=True,
         )
-        if -4 <= at_s < day.SEASON_S
+        if -4 <= at_s < STANDIN.season_s
     )
     assert total == pytest.approx(work / capacity, rel=0.05)
 
@@ -110,15 +112,18 @@ def result_of(the_day: day.Day, ttft_s: float, failed: int = 0) -> LoadResult:
 
 
 def test_requests_of_the_warm_up_do_not_count(the_day: day.Day) -> None:
-    scored = score_day(result_of(the_day, 0.2), sights([(-10, 4)]), 0.0)
+    scored = score_day(STANDIN, result_of(the_day, 0.2), sights([(-10, 4)]), 0.0)
     assert scored.requests == int((the_day.times_s >= 0).sum())
     assert scored.slo_violation_ratio == 0
-    assert scored.replica_seconds == pytest.approx(4 * day.SEASON_S, rel=0.01)
+    assert scored.replica_seconds == pytest.approx(4 * STANDIN.season_s, rel=0.01)
 
 
 def test_late_and_failed_requests_are_violations(the_day: day.Day) -> None:
-    assert score_day(result_of(the_day, 1.5), sights([(-10, 4)]), 0.0).slo_violation_ratio == 1
-    some = score_day(result_of(the_day, 0.2, failed=200), sights([(-10, 4)]), 0.0)
+    assert (
+        score_day(STANDIN, result_of(the_day, 1.5), sights([(-10, 4)]), 0.0).slo_violation_ratio
+        == 1
+    )
+    some = score_day(STANDIN, result_of(the_day, 0.2, failed=200), sights([(-10, 4)]), 0.0)
     warm = int((the_day.times_s < 0).sum())
     assert some.errors == 200 - warm
     assert some.slo_violation_ratio == pytest.approx((200 - warm) / some.requests)
@@ -126,8 +131,8 @@ def test_late_and_failed_requests_are_violations(the_day: day.Day) -> None:
 
 def test_starting_and_stopping_replicas_cost_too() -> None:
     seen = [Sight(float(at_s), 3, 1, 1, 1) for at_s in range(-5, 200)]
-    result = score_day(result_of(day.make_day(1), 0.2), seen, 0.0)
-    assert result.replica_seconds == pytest.approx(3 * day.SEASON_S)
+    result = score_day(STANDIN, result_of(day.make_day(1), 0.2), seen, 0.0)
+    assert result.replica_seconds == pytest.approx(3 * STANDIN.season_s)
 
 
 @pytest.mark.parametrize(
@@ -142,17 +147,42 @@ def test_starting_and_stopping_replicas_cost_too() -> None:
 def test_a_run_that_measured_the_machine_is_void(
     cpu: float, lag_s: float, starts: list[float], said: str
 ) -> None:
-    assert why_void(50, 0.01, [12, 13]) == []
-    problems = why_void(cpu, lag_s, starts)
+    assert why_void(STANDIN, 50, 0.01, [12, 13]) == []
+    problems = why_void(STANDIN, cpu, lag_s, starts)
     assert len(problems) == 1
     assert said in problems[0]
+
+
+def test_engines_that_compute_here_make_the_machine_busy() -> None:
+    script = vllm_script(STANDIN.law, cold_start_s=30.0)
+    assert why_void(script, 100, 0.09, [25, 60]) == []
+    assert "send lag" in why_void(script, 100, 0.11, [])[0]
+
+
+def test_a_day_of_real_engines_needs_the_second_one_at_every_ramp() -> None:
+    script = vllm_script(Law(4, 0.3, 2000.0, 0.002), cold_start_s=30.0)
+    played = day.make_day(7, script)
+    assert len(played.ramps) == script.parts
+    assert script.least_move == 1
+    early = score_ramps(played, sights([(-10, 2)], script), 0.0)
+    late = score_ramps(played, sights([(-10, 1)], script), 0.0)
+    assert all(score.margin_s >= 0 for score in early)
+    assert all(score.margin_s < 0 for score in late)
+    busy = busy_replicas(played, np.arange(0.0, script.season_s, 1.0, dtype=np.float64))
+    assert busy.max() < 2 * 1.3, "two engines carry the most of it"
+
+
+def test_the_histogram_of_starts_holds_the_cold_start() -> None:
+    below = dict(starts(12.0))
+    assert (below["10000.0"], below["20000.0"], below["+Inf"]) == (0, 40, 40)
+    assert dict(starts(45.0))["30000.0"] == 0
 
 
 def test_the_opponent_is_the_cheapest_that_keeps_the_limit() -> None:
     history = [day.make_day(seed) for seed in day.history_seeds(12)[:2]]
     seen: list[float] = []
     best, tried = model.best_native(history, seen.append)
-    assert len(tried) == len(model.grid()) == len(seen)
+    assert len(tried) == len(model.grid(STANDIN)) == len(seen)
     good = [c for c in tried if c.violation_ratio <= model.MOST_VIOLATIONS]
     assert best in good
     assert best.replica_seconds == min(c.replica_seconds for c in good)
@@ -171,7 +201,7 @@ def test_history_ends_before_now(tmp_path: Path) -> None:
     ).stdout
     times = [int(line.rsplit(" ", 1)[1]) / 1000 for line in listed.splitlines() if line]
     assert max(times) <= 1_699_999_950
-    assert min(times) == 1_700_000_000 - 2 * day.SEASON_S + 1
+    assert min(times) == 1_700_000_000 - 2 * STANDIN.season_s + 1
     assert "ray_serve_num_router_requests_total" in listed
 
 
