@@ -12,7 +12,7 @@ class Script:
     """Everything about a day but its seed. Times in seconds, loads in replicas kept wholly busy.
 
     `levels` are a day's loads from the lowest on; in each of `parts` the load rises once to each
-    higher level, on average at `rises_s`, moved by up to one cold start, and falls at `fall_s`.
+    higher level, on average at `rises_s`, moved by up to `moved_by_s`, and falls at `fall_s`.
     """
 
     model: str
@@ -31,6 +31,7 @@ class Script:
     levels: tuple[float, ...]
     parts: int
     rises_s: tuple[float, ...]
+    moved_by_s: float
     fall_s: float
     ramp_s: float
     falling_s: float
@@ -76,6 +77,7 @@ STANDIN = Script(
     levels=(1.4, 4.3, 7.2),
     parts=3,
     rises_s=(12.0, 29.0),
+    moved_by_s=12.0,
     fall_s=44.0,
     ramp_s=2.0,
     falling_s=3.0,
@@ -120,6 +122,8 @@ def vllm_script(law: Law, cold_start_s: float) -> Script:
         levels=(0.3, 1.2),
         parts=2,
         rises_s=(60.0,),
+        # Further would be into the next part.
+        moved_by_s=min(cold_start_s, 30.0),
         fall_s=105.0,
         ramp_s=4.0,
         falling_s=4.0,

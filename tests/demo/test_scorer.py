@@ -159,8 +159,9 @@ def test_engines_that_compute_here_make_the_machine_busy() -> None:
     assert "send lag" in why_void(script, 100, 0.11, [])[0]
 
 
-def test_a_day_of_real_engines_needs_the_second_one_at_every_ramp() -> None:
-    script = vllm_script(Law(4, 0.3, 2000.0, 0.002), cold_start_s=30.0)
+@pytest.mark.parametrize("cold_start_s", [15.0, 56.0, 240.0])
+def test_a_day_of_real_engines_needs_the_second_one_at_every_ramp(cold_start_s: float) -> None:
+    script = vllm_script(Law(4, 0.3, 2000.0, 0.002), cold_start_s)
     played = day.make_day(7, script)
     assert len(played.ramps) == script.parts
     assert script.least_move == 1
