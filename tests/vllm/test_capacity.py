@@ -1,5 +1,5 @@
 """The capacity of real vLLM: what Leadtime learns from its metrics is what a bench finds at its
-clients, and long contexts lower it before anything waits."""
+clients."""
 
 import json
 import subprocess
@@ -15,7 +15,6 @@ import yaml
 
 from controller.demo.metrics_server import PrometheusServer
 from controller.demo.processes import free_ports, stop
-from serve_app.load_results import LoadResult
 from tests.vllm.conftest import (
     MODEL,
     START_WITHIN_S,
@@ -38,8 +37,6 @@ LARGER = {
     "num_key_value_heads": 8,
     "head_dim": 64,
 }
-LONG_WORDS = 300  # two tokens each
-CALM_RPS, PLAYED_S = 0.7, 30.0
 """The tiny model made larger, of random weights, so that the engine and not the way to it is
 what limits the load; with few slots and few KV blocks."""
 
@@ -127,19 +124,6 @@ class Observed:
         said: dict[str, Any] = json.loads(out.read_text())
         return said
 
-    def play(self, rate_rps: float, seconds: float, words: int) -> LoadResult:
-        """A constant load, to its end."""
-        recipe = self.folder / "recipe.json"
-        lengths = {"prompt_mean": words, "prompt_cv": 0}
-        lengths |= {"output_mean": OUTPUT_TOKENS, "output_cv": 0}
-        recipe.write_text(json.dumps({"rate": [[0, rate_rps], [seconds, rate_rps]], **lengths}))
-        command = [sys.executable, "-m", "serve_app.loadgen", "--model", MODEL, "--seed", "2"]
-        command += ["--url", f"{self.served.cluster.http_url}/{NAME}", "--recipe", str(recipe)]
-        out = self.folder / "requests.csv"
-        command += ["--out", str(out), "--progress", "none"]
-        subprocess.run(command, check=True, timeout=120, capture_output=True)
-        return LoadResult.read_csv(out)
-
 
 @pytest.fixture(scope="module")
 def observed(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
@@ -171,21 +155,6 @@ def test_what_traffic_teaches_is_what_the_bench_finds(observed: Observed) -> Non
     print(f"bench {row['throughput_rps']:.2f} req/s, learned {decision['capacity_rps']:.2f}")
     assert decision["slots"] == SLOTS
     assert decision["capacity_rps"] == pytest.approx(row["throughput_rps"], rel=0.2)
-
-
-def test_long_contexts_lower_the_capacity_before_anything_waits(observed: Observed) -> None:
-    """Requests of five blocks each, about one at a time: three would need more than there is. At
-    so small a load one is in the replica clearly longer than in the cache, so that more than two
-    seem to fit, but never as many as there are slots."""
-    observed.start_daemon()
-    played = observed.play(CALM_RPS, PLAYED_S, words=LONG_WORDS)
-    after = observed.decision()
-    assert after is not None
-    print(f"{SLOTS} slots -> {after['slots']:.2f}")
-    fit = 0.95 * (BLOCKS - 1) / 5
-    assert 0.9 * fit < after["slots"] < 0.9 * SLOTS
-    assert not played.failed().any()
-    assert played.e2e_s.sum() / PLAYED_S < fit, "the replica was not full"
 
 
 def wait_for(condition: Callable[[], bool], within_s: float) -> None:
