@@ -23,7 +23,7 @@ from controller.adapters.page import routes as page
 from controller.adapters.page.history import Decisions, History
 from controller.adapters.page.routes import View
 from controller.adapters.sinks import Mailer, Sink
-from controller.core.notices import Kind, Watcher, made
+from controller.core.notices import Kind, Notice, Watcher, made
 from controller.core.overrides import Effect, Override
 from controller.core.ports import Lease
 from controller.core.reactions import Reaction
@@ -124,8 +124,7 @@ class Hooks:
         if self.lease.inherited:
             epoch = self.lease.epoch
             text = f"another daemon leads now (epoch {epoch})"
-            found = made(Kind.LEADER_CHANGED, self.clock(), text, data={"epoch": epoch})
-            self.outbox.publish([found])
+            self._publish(made(Kind.LEADER_CHANGED, self.clock(), text, data={"epoch": epoch}))
         if not self._started:
             self._started = True
             self.mailer.start()
@@ -135,9 +134,15 @@ class Hooks:
         if changes:
             names = ", ".join(changes)
             text = f"settings were read again: {names}"
-            self.outbox.publish(
-                [made(Kind.CONFIG_CHANGED, self.clock(), text, data={"changes": dict(changes)})]
-            )
+            data = {"changes": dict(changes)}
+            self._publish(made(Kind.CONFIG_CHANGED, self.clock(), text, data=data))
+
+    def _publish(self, notice: Notice) -> None:
+        """A disk that cannot be written costs the event, never the daemon."""
+        try:
+            self.outbox.publish([notice])
+        except sqlite3.Error as error:
+            self.metrics.event("all", "failed", f"{notice.id}: journal: {error}")
 
     async def close(self) -> None:
         """Stop delivering; close the files."""

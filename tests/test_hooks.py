@@ -1,5 +1,7 @@
 """Overrides, alerts and events put together as the daemon has them."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from controller.adapters.hook_metrics import HookMetrics
 from controller.adapters.lease import JournalLease
 from controller.adapters.store import Journal
 from controller.core.notices import Kind
+from controller.core.notices import made as made_notice
 from controller.core.ports import Lease
 from controller.core.types import Outcome, Tick
 from controller.hooks import Hooks, build_hooks, secret_of
@@ -86,6 +89,21 @@ async def test_a_new_leader_tells_so_and_one_that_goes_on_does_not(tmp_path: Pat
         hooks.take_up()
         assert kinds_told(hooks) == told
         lease.release()
+    await hooks.close()
+
+
+async def test_a_disk_that_cannot_be_written_costs_the_event_and_not_the_daemon(
+    tmp_path: Path,
+) -> None:
+    lease = JournalLease(tmp_path / "leadtime.db", "cluster", lambda: START_S)
+    hooks, _ = hooks_of(tmp_path, 1.0, lease)
+    assert lease.renew()
+    with closing(sqlite3.connect(tmp_path / "leadtime.db")) as db:
+        db.execute("DROP TABLE outbox")
+    hooks.take_up()
+    hooks.config_changed({"slo.max_replicas": "8 -> 9"})
+    with pytest.raises(sqlite3.OperationalError):
+        hooks.outbox.publish([made_notice(Kind.HELD, START_S, "as any other")])
     await hooks.close()
 
 
