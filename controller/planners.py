@@ -115,7 +115,7 @@ class DeploymentPlanners:
                 learn_work(planner, past.work[target])
             if target in past.starts:
                 starts = past.starts[target]
-                planner.lead.expect(list(starts), list(starts.values()))
+                planner.learn_starts(list(starts), list(starts.values()))
             known = planner.forecaster.known_bins
             self._watch.log.info("history read", deployment=str(target), known_bins=known)
 

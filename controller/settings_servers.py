@@ -1,8 +1,15 @@
 """Settings of the servers: where Prometheus and Serve are, and our own HTTP server."""
 
+from pathlib import Path
+
 from pydantic import Field, SecretStr, model_validator
 
 from controller.settings_types import ReadableFile, Section, Url
+
+
+def _together(certificate_file: Path | None, key_file: Path | None) -> None:
+    if (certificate_file is None) != (key_file is None):
+        raise ValueError("certificate_file and key_file go together")
 
 
 class PrometheusSettings(Section):
@@ -57,8 +64,7 @@ class ServeSettings(Section):
 
     @model_validator(mode="after")
     def _both(self) -> "ServeSettings":
-        if (self.certificate_file is None) != (self.key_file is None):
-            raise ValueError("certificate_file and key_file go together")
+        _together(self.certificate_file, self.key_file)
         return self
 
 
@@ -93,8 +99,7 @@ class HttpSettings(Section):
 
     @model_validator(mode="after")
     def _both(self) -> "HttpSettings":
-        if (self.certificate_file is None) != (self.key_file is None):
-            raise ValueError("certificate_file and key_file go together")
+        _together(self.certificate_file, self.key_file)
         if self.client_ca_file is not None and self.certificate_file is None:
             raise ValueError("client_ca_file needs certificate_file and key_file")
         return self

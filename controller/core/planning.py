@@ -1,7 +1,7 @@
 """One deployment's planner: learn, forecast, size, guard. The same object live and in replay."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -128,6 +128,11 @@ class Planner:
         """Learn the capacity from past windows, as `Capacity.learn_past` says."""
         self._capacity.learn_past(window_s, *windows)
 
+    def learn_starts(self, bounds_s: Sequence[float], counts: Sequence[float]) -> None:
+        """Learn the lead from past starts, as `LeadTime.expect` says; the next fit aims there."""
+        self.lead.expect(bounds_s, counts)
+        self._aim()
+
     def expect(self, events: Iterable[KnownEvent]) -> None:
         """Plan for these events from the next tick on, instead of those known before."""
         self._known.events = tuple(events)
@@ -244,6 +249,7 @@ class Planner:
         if settings.chooses:
             self._choosing.restore(state.get("choice"))
             self.put_in_force(self._choosing.choice.candidate)
+        self._aim()
 
     @property
     def _slots(self) -> float:
@@ -264,6 +270,9 @@ class Planner:
             self._capacity.observe(load, replicas.ready)
             self._steer(observation.at_s, elapsed_s, load)
         self._watch_pressure(observation.at_s, load)
+        self._aim()
+
+    def _aim(self) -> None:
         lead_s = self.lead_s
         self.forecaster.aim((self._gap_s, self._gap_s + lead_s + self.settings.tick_s), lead_s)
 

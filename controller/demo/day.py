@@ -45,7 +45,7 @@ def make_day(seed: int, script: Script = STANDIN) -> Day:
     levels, warm_up_s = script.levels, script.warm_up_s
     ramps, points = [], [(0.0, levels[0]), (warm_up_s, levels[0])]
     for part in range(script.parts):
-        begin_s = warm_up_s + part * script.season_s / script.parts
+        begin_s = warm_up_s + part * script.part_s
         moves = rng.uniform(-script.moved_by_s, script.moved_by_s, len(script.rises_s))
         times = np.sort(begin_s + np.array(script.rises_s) + moves)
         times = np.maximum(times, points[-1][0] + script.ramp_s)

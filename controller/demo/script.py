@@ -12,7 +12,9 @@ class Script:
     """Everything about a day but its seed. Times in seconds, loads in replicas kept wholly busy.
 
     `levels` are a day's loads from the lowest on; in each of `parts` the load rises once to each
-    higher level, on average at `rises_s`, moved by up to `moved_by_s`, and falls at `fall_s`.
+    higher level, on average at `rises_s`, moved by up to `moved_by_s`, and falls at `fall_s`. The
+    day ends with `quiet_s` more: the controller begins before the day does, as quiet as the earlier
+    days ended.
     """
 
     model: str
@@ -30,6 +32,7 @@ class Script:
     output_tokens: float
     levels: tuple[float, ...]
     parts: int
+    quiet_s: float
     rises_s: tuple[float, ...]
     moved_by_s: float
     fall_s: float
@@ -42,6 +45,11 @@ class Script:
     replica_env: Mapping[str, str] = field(default_factory=dict)
     ready_within_s: float = 120.0
     machine_is_judged: bool = True
+
+    @property
+    def part_s(self) -> float:
+        """How long a part lasts."""
+        return (self.season_s - self.quiet_s) / self.parts
 
     @property
     def mean_work_s(self) -> float:
@@ -64,7 +72,7 @@ STANDIN = Script(
     model="standin",
     engine={"kind": "standin", "load_s": 9.0, **asdict(STANDIN_LAW), "chunk_tokens": 20},
     law=STANDIN_LAW,
-    season_s=174.0,
+    season_s=192.0,
     warm_up_s=12.0,
     ttft_s=1.0,
     attainment=0.99,
@@ -76,6 +84,7 @@ STANDIN = Script(
     output_tokens=40.0,
     levels=(1.4, 4.3, 7.2),
     parts=3,
+    quiet_s=18.0,
     rises_s=(12.0, 29.0),
     moved_by_s=12.0,
     fall_s=44.0,
@@ -109,7 +118,7 @@ def vllm_script(law: Law, cold_start_s: float) -> Script:
         model="tiny",
         engine=VLLM_ENGINE,
         law=law,
-        season_s=240.0,
+        season_s=256.0,
         warm_up_s=12.0,
         ttft_s=2.0,
         attainment=0.95,
@@ -121,6 +130,7 @@ def vllm_script(law: Law, cold_start_s: float) -> Script:
         output_tokens=300.0,
         levels=(0.3, 1.2),
         parts=2,
+        quiet_s=16.0,
         rises_s=(60.0,),
         # Further would be into the next part.
         moved_by_s=min(cold_start_s, 30.0),

@@ -39,10 +39,10 @@ def play(
     with world(folder, actuation) as live, Looking(live, actuation != NATIVE) as looking:
         seasons = math.ceil(span_s / SEASON_S)
         load = live.play_load(seasons, seed)
-        strikes = _struck(live, Chaos(live, actuation), faults)
+        strikes = _struck(live, Chaos(live), faults)
         live.wait_until(seasons * SEASON_S)
         load.wait(LOAD_ENDS_IN_S)
-        played = LoadResult.read_csv(live.folder / "requests.csv")
+        played = LoadResult.read_csv(live.requests)
         seen = Timeline(
             looks=looking.looks,
             strikes=strikes,

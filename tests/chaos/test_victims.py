@@ -27,11 +27,10 @@ class Stage:
         self.group = group
         self.started_again: list[str] = []
         metrics = SimpleNamespace(start=lambda: self.started_again.append("prometheus"))
-        launch = self.started_again.append
         stage = SimpleNamespace(group=group, zero_s=time.monotonic(), metrics=metrics)
-        stage.launch_daemon = launch
+        stage.launch_daemon = lambda: self.started_again.append("daemon")
         self.live = cast("World", stage)
-        self.chaos = Chaos(self.live, "policy")
+        self.chaos = Chaos(self.live)
 
     def add(self, victim: Victim) -> psutil.Process:
         command = [sys.executable, "-c", SLEEPS, TITLES[victim]]
@@ -96,7 +95,7 @@ def test_the_dashboards_serve_process_is_known_as_its_child(stage: Stage) -> Non
 
 
 @pytest.mark.parametrize(
-    ("victim", "who"), [(Victim.PROMETHEUS, "prometheus"), (Victim.DAEMON, "policy")]
+    ("victim", "who"), [(Victim.PROMETHEUS, "prometheus"), (Victim.DAEMON, "daemon")]
 )
 def test_what_nobody_else_starts_again_is_started(stage: Stage, victim: Victim, who: str) -> None:
     stage.add(victim)

@@ -26,12 +26,10 @@ SERVE_TITLE = "ray-dashboard-ServeHead"
 
 
 class Chaos:
-    """Strikes one world, in which the daemon scales in the way of `actuation`. Use from several
-    threads."""
+    """Strikes one world. Use from several threads."""
 
-    def __init__(self, live: World, actuation: str) -> None:
+    def __init__(self, live: World) -> None:
         self._live = live
-        self._actuation = actuation
 
     def strike(self, fault: Fault) -> Strike:
         """Carry a fault out; returns when it is over and what it killed is started again. An
@@ -72,7 +70,7 @@ class Chaos:
         if fault.kind.victim is Victim.PROMETHEUS:
             self._live.metrics.start()
         else:
-            self._live.launch_daemon(self._actuation)
+            self._live.launch_daemon()
 
 
 def processes(live: World, victim: Victim) -> list[psutil.Process]:

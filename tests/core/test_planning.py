@@ -4,6 +4,7 @@ import json
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -258,3 +259,17 @@ def test_replicas_are_told_apart_by_state() -> None:
     )
     replicas = Replicas(6, 6, members)
     assert (replicas.ready, len(replicas.starting), replicas.stopping) == (4, 1, 1)
+
+
+def test_the_first_fit_aims_where_starts_of_the_past_say() -> None:
+    """Else the first hour's forecasts are those of the prior, whatever a start takes here."""
+    told, restarted = planner(lead_prior_s=30.0), planner(lead_prior_s=30.0)
+    told.learn_starts([60.0, 300.0, float("inf")], [0.0, 40.0, 40.0])
+    restarted.restore({**planner().state(), "lead_samples_s": [250.0] * 5})
+    for made, lead_s in ((told, 252.0), (restarted, 250.0)):
+        made.forecaster.backfill(np.ones(100), 0.0)
+        job = made.fit_due()
+        assert job is not None
+        periods = made.settings.periods
+        assert job.horizons[-1] >= periods.horizon_bins(lead_s)
+        assert job.reach_bins == round(lead_s / periods.bin_s)

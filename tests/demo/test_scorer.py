@@ -49,7 +49,7 @@ def test_a_day_has_six_ramps_in_order_of_three_replicas_each(the_day: day.Day) -
 
 
 def test_ramps_move_by_up_to_one_cold_start() -> None:
-    usual = [part * STANDIN.season_s / 3 + rise for part in range(3) for rise in STANDIN.rises_s]
+    usual = [part * STANDIN.part_s + rise for part in range(3) for rise in STANDIN.rises_s]
     moved = np.array(
         [[r.begins_s for r in day.make_day(seed).ramps] for seed in range(60)]
     ) - np.array(usual)

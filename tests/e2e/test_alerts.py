@@ -35,8 +35,8 @@ from tests.e2e.world import (
     DEPLOYMENT,
     OUTPUT_TOKENS,
     SEASON_S,
-    TTFT_S,
     applications,
+    daemon_settings,
     wait_for,
 )
 
@@ -155,45 +155,15 @@ class Alerted:
 
 
 def settings(folder: Path, cluster: RayCluster, prometheus_url: str, ports: list[int]) -> Any:
-    return {
-        "mode": "active",
-        "season_s": SEASON_S,
-        "tick_s": 1,
-        "deployments": [
-            {
-                "application": APPLICATION,
-                "deployment": DEPLOYMENT,
-                "ttft_s": TTFT_S,
-                "max_replicas": MAX_REPLICAS,
-                "lead_prior_s": 8,
-                "actuation": "external",
-            }
-        ],
-        "prometheus": {"url": prometheus_url, "scrape_s": 1, "timeout_s": 3},
-        "serve": {"url": cluster.dashboard_url, "timeout_s": 3},
-        "http": {"port": ports[0]},
-        "webhooks": {"token_file": str(folder / "token")},
-        "reactions": [
-            {
-                "name": REACTION,
-                "match": {"layer": "slo", "severity": "page"},
-                "effect": "boost",
-                "replicas": EXTRA,
-                "ttl_s": 120,
-            }
-        ],
-        "sinks": [
-            {
-                "name": "ops",
-                "url": f"http://127.0.0.1:{ports[1]}/events",
-                "secret": SECRET,
-                "kinds": ["scaled", "slo_at_risk"],
-                "timeout_s": 2,
-            }
-        ],
-        "journal": {"path": str(folder / "leadtime.db")},
-        "log": {"format": "json", "level": "info"},
-    }
+    """Alerts of the SLO boost, and what is scaled is told to the sink."""
+    said = daemon_settings(folder, cluster, prometheus_url, ports[0], {APPLICATION: "external"})
+    said["deployments"][0]["max_replicas"] = MAX_REPLICAS
+    said["webhooks"] = {"token_file": str(folder / "token")}
+    reaction = {"name": REACTION, "match": {"layer": "slo", "severity": "page"}}
+    said["reactions"] = [{**reaction, "effect": "boost", "replicas": EXTRA, "ttl_s": 120}]
+    sink = {"name": "ops", "url": f"http://127.0.0.1:{ports[1]}/events", "secret": SECRET}
+    said["sinks"] = [{**sink, "kinds": ["scaled", "slo_at_risk"], "timeout_s": 2}]
+    return said
 
 
 def quiet_season(seed: int) -> Past:

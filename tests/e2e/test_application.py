@@ -30,7 +30,7 @@ from tests.e2e.world import (
     wait_for,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.timeout(200)]
 
 FRONT_RPS = 8.0
 THROTTLE = 2
@@ -161,8 +161,9 @@ def throttled(cluster: Cluster) -> Iterator[World]:
             watch,
             time.monotonic(),
             free_ports(1)[0],
+            "floor",
         )
-        live.start_daemon("floor")
+        live.start_daemon()
         try:
             yield live
         finally:

@@ -10,7 +10,6 @@ import psutil
 import pytest
 
 from serve_app.load_results import LoadResult
-from tests.e2e.test_outages import dashboard, reason
 from tests.e2e.world import (
     APPLICATION,
     DEPLOYMENT,
@@ -26,7 +25,7 @@ from tests.e2e.world import (
     world,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.timeout(240)]
 
 KILLED_AT_S = 6.0
 SLACK_S = 3.0
@@ -66,17 +65,17 @@ def test_the_dashboard_is_killed_for_good(tmp_path: Path) -> None:
         live.play_load(seasons=1, seed=11)
         live.wait_until(KILLED_AT_S)
         before = set(replicas(live))
-        killed = dashboard(live)
+        killed = live.dashboard()
         assert killed
         for process in killed:
             process.send_signal(signal.SIGKILL)
         psutil.wait_procs(killed, timeout=5)
-        wait_for(lambda: reason(live) == "serve_unreachable", 30, "serve_unreachable")
+        wait_for(lambda: live.reason() == "serve_unreachable", 30, "serve_unreachable")
         since_s = live.decisions()[-1]["at_s"]
         live.wait_until(SEASON_S)
-        wait_for((live.folder / "requests.csv").exists, 30, "the load to end")
+        wait_for(live.requests.exists, 30, "the load to end")
 
-        assert not dashboard(live)
+        assert not live.dashboard()
         assert all(process.is_running() for process in before)
         assert_held(live, since_s)
         targets = shown(live, "ray_serve_autoscaling_target_replicas", KILLED_AT_S, SEASON_S)
@@ -91,7 +90,7 @@ def test_the_dashboard_is_killed_for_good(tmp_path: Path) -> None:
         assert_never_below_native(targets, wishes)
         busy = [wish for at_s, wish in wishes.items() if RAMP_AT_S + 5 <= at_s < RAMP_ENDS_S]
         assert max(busy) >= NEEDED, "the ramp asked nothing of Serve: the check above is empty"
-        played = LoadResult.read_csv(live.folder / "requests.csv")
+        played = LoadResult.read_csv(live.requests)
         assert len(played) >= QUIET_RPS * SEASON_S
         assert set(played.error) == {""}
 

@@ -1,9 +1,7 @@
 """Dashboards and alerts on the real cluster: silent while all is well, every panel has data."""
 
-import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -15,11 +13,10 @@ from controller.loop import wall_clock_s
 from dashboards.model import Proof
 from dashboards.proof import filled, queries, variable_queries
 from tests.dashboards.asking import Span, unanswered
-from tests.e2e.test_outages import dashboard, reason
-from tests.e2e.world import APPLICATION, DEPLOYMENT, World, applications, wait_for
+from tests.e2e.world import APPLICATION, DEPLOYMENT, World, applications, frozen, wait_for
 from tests.e2e.world import world as made_world
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.timeout(300)]
 
 HEALTHY_S = 46.0
 # Two cores carry the cluster, its load and eight more processes: that this machine is busy is true.
@@ -41,7 +38,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LEADTIME_GPU_HOUR_PRICE", "2.5")
         folder = tmp_path_factory.mktemp("dashboards")
-        with made_world(folder, "floor", begins_in_s=20, gpus=GPUS, gang=GANG, rules=True) as made:
+        with made_world(folder, "floor", gpus=GPUS, gang=GANG, rules=True) as made:
             made.play_load(seasons=2, seed=5)
             made.wait_until(HEALTHY_S)
             yield made
@@ -75,18 +72,6 @@ def test_while_all_is_well_no_alert_is_pending_or_firing(live: World) -> None:
     }
 
 
-@contextmanager
-def frozen(processes: list[psutil.Process]) -> Iterator[None]:
-    """Processes that do not run for a while."""
-    for process in processes:
-        process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.send_signal(signal.SIGCONT)
-
-
 def provoke_errors(live: World) -> None:
     """Wrong requests, an unknown path, and a client that leaves in the middle of its answer."""
     with httpx.Client(base_url=live.cluster.http_url, timeout=10) as client:
@@ -112,7 +97,7 @@ def provoke_conflict(live: World) -> None:
         scaling["min_replicas"] = 4 + turn % 2
         httpx.put(url, json=config, timeout=30).raise_for_status()
         time.sleep(1.5)
-        if reason(live) == "conflict":
+        if live.reason() == "conflict":
             return
     raise AssertionError("no conflict was seen")
 
@@ -126,10 +111,10 @@ def kill_a_replica(live: World) -> None:
 def test_every_panel_has_data(live: World) -> None:
     provoke_errors(live)
     kill_a_replica(live)
-    with frozen(dashboard(live)):
-        wait_for(lambda: reason(live) == "serve_unreachable", 30, "serve_unreachable")
+    with frozen(live.dashboard()):
+        wait_for(lambda: live.reason() == "serve_unreachable", 30, "serve_unreachable")
         wait_for(lambda: "LeadtimeServeUnreachable" in firing(live), 30, "its alert")
-    wait_for(lambda: reason(live) != "serve_unreachable", 30, "recovery")
+    wait_for(lambda: live.reason() != "serve_unreachable", 30, "recovery")
     provoke_conflict(live)
     wait_for(lambda: "LeadtimeConflict" in firing(live), 30, "the alert of the conflict")
     span = Span(begin_s(live) - 10, wall_clock_s())

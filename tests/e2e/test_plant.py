@@ -16,7 +16,7 @@ from controller.replay.trace import from_requests
 from serve_app.load_results import LoadResult
 from tests.e2e.world import LAW, OUTPUT_TOKENS, applications
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.timeout(180)]
 
 REPLICAS = 2
 CALM_RPS, BURST_RPS, AFTER_RPS = 4.0, 11.0, 2.0

@@ -28,7 +28,7 @@ from controller.demo.processes import ProcessGroup, free_ports
 from controller.inserve import policy
 from tests.e2e.world import wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.timeout(240)]
 
 DEPLOYMENT = "Waiting"
 TTL_S = 5.0

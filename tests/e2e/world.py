@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import psutil
 import yaml
 
 from alerts.generate import render_rules
@@ -26,8 +27,11 @@ from controller.loop import wall_clock_s
 from serve_app.law import Law
 
 APPLICATION, DEPLOYMENT = "chat", "LLM"
+BESIDE = "beside"
 SEASON_S = 60
 RAMP_AT_S, RAMP_ENDS_S = 28.0, 42.0
+SOONER_S = 16.0
+"""By so much sooner come the ramps of the application beside: its starts are over by then."""
 QUIET_RPS, BUSY_RPS = 1.0, 9.0
 TTFT_S = 1.0
 MAX_REPLICAS = 6
@@ -64,7 +68,14 @@ def by_policy(floors_url: str) -> dict[str, Any]:
     return {**NATIVE, **dict.fromkeys(delays, 0), "policy": policy}
 
 
-def applications(external: bool, gang: int = 0, floors_url: str = "") -> dict[str, Any]:
+def route(application: str) -> str:
+    """Where an application is served."""
+    return "/" if application == APPLICATION else f"/{application}"
+
+
+def applications(
+    external: bool, gang: int = 0, floors_url: str = "", name: str = APPLICATION
+) -> dict[str, Any]:
     """The served application for one way of scaling, with `gang` GPUs a replica; with our policy
     inside Serve where it may ask a daemon at `floors_url`."""
     llm: dict[str, Any] = {"name": DEPLOYMENT, "max_ongoing_requests": LAW.slots}
@@ -82,8 +93,8 @@ def applications(external: bool, gang: int = 0, floors_url: str = "") -> dict[st
         "chunk_tokens": 10,
     }
     application = {
-        "name": APPLICATION,
-        "route_prefix": "/",
+        "name": name,
+        "route_prefix": route(name),
         "import_path": "serve_app.app:build",
         "logging_config": {"enable_access_log": False},
         "external_scaler_enabled": external,
@@ -102,10 +113,10 @@ def applications(external: bool, gang: int = 0, floors_url: str = "") -> dict[st
     return {"applications": [application]}
 
 
-def earlier_season(seed: int) -> Past:
+def earlier_season(seed: int, sooner_s: float = 0.0) -> Past:
     """A season of the schedule as its metrics would have shown it."""
     rng = np.random.default_rng(seed)
-    seconds = np.arange(SEASON_S)
+    seconds = np.arange(SEASON_S) + sooner_s
     busy = (seconds >= RAMP_AT_S) & (seconds < RAMP_ENDS_S)
     arrived = np.cumsum(rng.poisson(np.where(busy, BUSY_RPS, QUIET_RPS)))
     # A request is inside for one second, as LAW says of a replica that is not full.
@@ -118,7 +129,8 @@ def earlier_season(seed: int) -> Past:
 
 @dataclass
 class World:
-    """Everything that runs; `zero_s` is when the first season begins (time.monotonic)."""
+    """Everything that runs, seen from one application; `zero_s` is when the first season begins
+    (time.monotonic), `beside` the same seen from the second application, where there is one."""
 
     folder: Path
     group: ProcessGroup
@@ -127,6 +139,10 @@ class World:
     watch: Watch
     zero_s: float
     port: int
+    actuation: str
+    application: str = APPLICATION
+    sooner_s: float = 0.0
+    beside: "World | None" = None
     daemon: subprocess.Popen[bytes] | None = None
 
     @property
@@ -138,18 +154,41 @@ class World:
         """When the first season begins, since the epoch."""
         return wall_clock_s() - time.monotonic() + self.zero_s
 
-    def start_daemon(self, actuation: str) -> None:
-        """Start the daemon (again) on the same journal and wait until it is ready."""
-        self.launch_daemon(actuation)
-        wait_for(lambda: self.get("/readyz").status_code == 200, 40, "the daemon to be ready")
+    @property
+    def served_url(self) -> str:
+        """Where the application is served."""
+        return f"{self.cluster.http_url}{route(self.application)}".rstrip("/")
 
-    def launch_daemon(self, actuation: str) -> None:
-        """Start the daemon (again) on the same journal."""
+    @property
+    def requests(self) -> Path:
+        """What the load writes of its requests."""
+        return self.folder / f"requests-{self.application}.csv"
+
+    @property
+    def ramp_s(self) -> float:
+        """Second of a season at which its ramp begins."""
+        return RAMP_AT_S - self.sooner_s
+
+    @property
+    def ramp_ends_s(self) -> float:
+        """Second of a season at which its ramp is over."""
+        return RAMP_ENDS_S - self.sooner_s
+
+    def start_daemon(self, env: Mapping[str, str] | None = None) -> None:
+        """Start the daemon (again) on the same journal and wait until it is ready."""
+        self.launch_daemon(env)
+        wait_for(self.ready, 40, "the daemon to be ready")
+
+    def launch_daemon(self, env: Mapping[str, str] | None = None) -> None:
+        """Start the daemon (again) on the same journal, with `env` besides its own."""
         config = self.folder / "leadtime.yaml"
-        config.write_text(yaml.safe_dump(self._settings(actuation)))
+        served = [self, *([self.beside] if self.beside else [])]
+        ways = {each.application: each.actuation for each in served}
+        settings = daemon_settings(self.folder, self.cluster, self.metrics.url, self.port, ways)
+        config.write_text(yaml.safe_dump(settings))
         leadtime = Path(sys.executable).with_name("leadtime")
         command = [str(leadtime), "run", "--config", str(config)]
-        self.daemon = self.group.start("leadtime", command)
+        self.daemon = self.group.start("leadtime", command, env=env)
 
     def kill_daemon(self) -> None:
         """SIGKILL: no chance to say goodbye."""
@@ -164,30 +203,60 @@ class World:
         except httpx.HTTPError:
             return httpx.Response(599)
 
+    def ready(self) -> bool:
+        """Whether the daemon says that it has what it needs."""
+        return self.get("/readyz").status_code == 200
+
+    def problems(self) -> str:
+        """What the daemon lacks, in its own words."""
+        answer = self.get("/readyz")
+        return " ".join(answer.json()["problems"]) if answer.status_code == 503 else ""
+
+    def metric(self, name: str) -> float:
+        """Sum of a metric of the daemon's over its series whose text begins so."""
+        lines = self.get("/metrics").text.splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
+
+    def reason(self) -> str:
+        """That of the last decision."""
+        return str(self.decisions(limit=10)[-1]["reason"])
+
+    def dashboard(self) -> list[psutil.Process]:
+        """The processes that answer for Serve over REST."""
+        return [
+            process
+            for process in self.group.members()
+            if "dashboard.py" in " ".join(process.cmdline())
+            or "ServeHead" in process.name()
+            or "ServeHead" in " ".join(process.cmdline())
+        ]
+
     def decisions(self, limit: int = 1000, **parameters: float) -> list[dict[str, Any]]:
         """The journal's decisions on the deployment, oldest first; `until_s` ends the list."""
         answer = self.get("/api/v1/decisions", limit=limit, **parameters).json()["decisions"]
-        return [d for d in reversed(answer) if d["deployment"] == DEPLOYMENT]
+        decided = (self.application, DEPLOYMENT)
+        return [d for d in reversed(answer) if (d["application"], d["deployment"]) == decided]
 
-    def play_load(self, seasons: int, seed: int) -> subprocess.Popen[bytes]:
-        """Start the scheduled load, from the beginning of the first season on; it ends by itself,
-        with requests.csv written."""
-        points: list[tuple[float, float]] = []
+    def play_load(self, seasons: int, seed: int, early_s: float = 0.0) -> subprocess.Popen[bytes]:
+        """Start the scheduled load, quietly `early_s` before the first season begins; it ends by
+        itself, with `requests` written."""
+        points = [(0.0, QUIET_RPS)] if early_s else []
         for season in range(seasons):
-            begin_s = season * SEASON_S
-            for at_s, rate in ((0.0, QUIET_RPS), (RAMP_AT_S, BUSY_RPS), (RAMP_ENDS_S, QUIET_RPS)):
+            begin_s = early_s + season * SEASON_S
+            steps = ((0.0, QUIET_RPS), (self.ramp_s, BUSY_RPS), (self.ramp_ends_s, QUIET_RPS))
+            for at_s, rate in steps:
                 if points:
                     points.append((begin_s + at_s, points[-1][1]))
                 points.append((begin_s + at_s, rate))
-        points.append((seasons * SEASON_S, QUIET_RPS))
-        recipe = self.folder / "recipe.json"
+        points.append((early_s + seasons * SEASON_S, QUIET_RPS))
+        recipe = self.folder / f"recipe-{self.application}.json"
         lengths = {"prompt_mean": 20, "prompt_cv": 0, "output_mean": OUTPUT_TOKENS, "output_cv": 0}
         recipe.write_text(json.dumps({"rate": points, **lengths}))
-        command = [sys.executable, "-m", "serve_app.loadgen", "--url", self.cluster.http_url]
+        command = [sys.executable, "-m", "serve_app.loadgen", "--url", self.served_url]
         command += ["--recipe", str(recipe), "--seed", str(seed), "--model", "standin"]
-        command += ["--out", str(self.folder / "requests.csv"), "--progress", "none"]
-        command += ["--start-at", str(self.zero_s)]
-        return self.group.start("load", command)
+        command += ["--out", str(self.requests), "--progress", "none"]
+        command += ["--start-at", str(self.zero_s - early_s)]
+        return self.group.start(f"load-{self.application}", command)
 
     def wait_until(self, second: float) -> None:
         """Sleep until a second of the schedule; the load sets the pace, not an event."""
@@ -217,51 +286,73 @@ class World:
                 return at_s
         return None
 
-    def _settings(self, actuation: str) -> dict[str, Any]:
-        return {
-            "mode": "active",
-            "season_s": SEASON_S,
-            "tick_s": 1,
-            "deployments": [
-                {
-                    "application": APPLICATION,
-                    "deployment": DEPLOYMENT,
-                    "ttft_s": TTFT_S,
-                    "max_replicas": MAX_REPLICAS,
-                    "lead_prior_s": LEAD_PRIOR_S,
-                    "actuation": actuation,
-                }
-            ],
-            "prometheus": {"url": self.metrics.url, "scrape_s": 1, "timeout_s": 3},
-            "serve": {"url": self.cluster.dashboard_url, "timeout_s": 3},
-            "http": {"port": self.port},
-            "policy": {"ttl_s": TTL_S},
-            "journal": {"path": str(self.folder / "leadtime.db")},
-            "log": {"format": "json", "level": "debug"},
-        }
+
+def daemon_settings(
+    folder: Path, cluster: RayCluster, metrics_url: str, port: int, ways: Mapping[str, str]
+) -> dict[str, Any]:
+    """Those of a daemon that scales each application in its way."""
+    return {
+        "mode": "active",
+        "season_s": SEASON_S,
+        "tick_s": 1,
+        "deployments": [
+            {
+                "application": name,
+                "deployment": DEPLOYMENT,
+                "ttft_s": TTFT_S,
+                "max_replicas": MAX_REPLICAS,
+                "lead_prior_s": LEAD_PRIOR_S,
+                "actuation": way,
+            }
+            for name, way in ways.items()
+        ],
+        "prometheus": {"url": metrics_url, "scrape_s": 1, "timeout_s": 3},
+        "serve": {"url": cluster.dashboard_url, "timeout_s": 3},
+        "http": {"port": port},
+        "policy": {"ttl_s": TTL_S},
+        "journal": {"path": str(folder / "leadtime.db")},
+        "log": {"format": "json", "level": "debug"},
+    }
+
+
+@contextmanager
+def frozen(processes: list[psutil.Process]) -> Iterator[None]:
+    """Processes that do not run for a while."""
+    for process in processes:
+        process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGCONT)
 
 
 @contextmanager
 def world(
     folder: Path,
     actuation: str,
-    begins_in_s: float = 25.0,
+    begins_in_s: float = 15.0,
     gpus: int = 0,
     gang: int = 0,
     rules: bool = False,
     bare: bool = False,
+    beside: str = "",
 ) -> Iterator[World]:
     """A cluster, its Prometheus with eight earlier seasons, and the daemon, which scales in the way
     of `actuation`; there is none where that is `native`. `gpus` are numbers for Ray's scheduler, of
     which each replica takes a `gang`. With `rules` the alerts at a sixtieth are loaded and the
-    daemon is scraped. `bare` is a head that outlives its processes."""
+    daemon is scraped. `bare` is a head that outlives its processes. `beside` is the way in which a
+    second application like the first is scaled."""
     group = ProcessGroup(folder / "logs")
     with ExitStack() as ends:
         cluster = ends.enter_context(RayCluster(group, cpus=8, gpus=gpus, bare=bare))
         port = free_ports(1)[0]
         floors_url = f"http://127.0.0.1:{port}" if actuation == "policy" else ""
-        cluster.deploy(applications(actuation == "external", gang, floors_url))
-        watch = ends.enter_context(Watch(cluster, APPLICATION, DEPLOYMENT))
+        ways = {APPLICATION: actuation, **({BESIDE: beside} if beside else {})}
+        deployed = [
+            applications(way == "external", gang, floors_url, name) for name, way in ways.items()
+        ]
+        cluster.deploy({"applications": [one for each in deployed for one in each["applications"]]})
         wall_zero_s = float(int(wall_clock_s() + begins_in_s))
         zero_s = time.monotonic() + wall_zero_s - wall_clock_s()
         metrics = PrometheusServer(group, folder / "prometheus", cluster.service_discovery_file)
@@ -269,15 +360,23 @@ def world(
             metrics.targets["leadtime"] = f"127.0.0.1:{port}"
             metrics.rule_files.append(folder / "rules.yml")
             metrics.rule_files[0].write_text(render_rules(SCALE))
-        pasts = [earlier_season(seed) for seed in range(8)]
-        target = (APPLICATION, DEPLOYMENT)
-        write_blocks(metrics.data, pasts, wall_zero_s, wall_clock_s(), target)
+        views = []
+        for name, way in ways.items():
+            sooner_s = SOONER_S if name == BESIDE else 0.0
+            watch = ends.enter_context(Watch(cluster, name, DEPLOYMENT))
+            pasts = [earlier_season(seed, sooner_s) for seed in range(8)]
+            write_blocks(metrics.data, pasts, wall_zero_s, wall_clock_s(), (name, DEPLOYMENT))
+            views.append(
+                World(folder, group, cluster, metrics, watch, zero_s, port, way, name, sooner_s)
+            )
+        made = views[0]
+        made.beside = views[1] if beside else None
         metrics.start()
         body = {"model": "standin", "messages": [{"role": "user", "content": "hello"}]}
-        httpx.post(f"{cluster.http_url}/v1/chat/completions", json=body, timeout=30)
-        made = World(folder, group, cluster, metrics, watch, zero_s, port)
+        for view in views:
+            httpx.post(f"{view.served_url}/v1/chat/completions", json=body, timeout=30)
         if actuation != "native":
-            made.start_daemon(actuation)
+            made.start_daemon()
         try:
             yield made
         finally:

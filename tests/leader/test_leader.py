@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,12 +22,14 @@ import pytest
 
 from controller.adapters.lease import LEASE_S
 from controller.leading import RENEWALS_A_LEASE
+from tests.clocks import SteppedClock
 from tests.leader.candidate import TICK_S
 
 pytestmark = pytest.mark.timeout(90)
 ROOT = Path(__file__).resolve().parents[2]
 TEST_LEASE_S = 2.0
 TAKE_OVER_S = 15.0
+HOUR_S = 3600.0
 NO_PROCESS = "not a process|"
 
 
@@ -96,19 +98,26 @@ class Serve:
 
 @contextlib.contextmanager
 def daemons(
-    folder: Path, url: str, first: tuple[str, ...] = (), holders: bool = False
+    folder: Path,
+    url: str,
+    first: tuple[str, ...] = (),
+    holders: bool = False,
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Daemons 2 and 3, the first one leading; `first` is a prefix to its command. `holders`:
-    they look like processes that cannot be told from ended ones."""
+    """Daemons 2 and 3, the first one leading; `first` is a prefix to its command, `env` its
+    environment. `holders`: they look like processes that cannot be told from ended ones."""
     started = []
     for number in (2, 3):
-        prefix = first if number == 2 else ()
+        prefix, own = (first, env) if number == 2 else ((), None)
         holder = f"{NO_PROCESS}{number}" if holders else ""
         command = [*prefix, sys.executable, "-m", "tests.leader.candidate"]
         command += [str(folder / "leadtime.db"), url, str(number), str(TEST_LEASE_S), holder]
         with (folder / f"{number}.log").open("wb") as log:
+            environment = {**os.environ, **(own or {})}
             started.append(
-                subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+                subprocess.Popen(
+                    command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT
+                )
             )
         if number == 2:
             await_that(lambda: "leads" in (folder / "2.log").read_text(), "the first to lead")
@@ -203,6 +212,27 @@ def test_leadership_passes_to_and_fro_with_one_writer_at_a_time(
             time.sleep(3 * TICK_S)
         changes = sum(a[1] != b[1] for a, b in zip(serve.writes, serve.writes[1:], strict=False))
         assert changes == 4
+
+
+@pytest.mark.parametrize("off_s", [HOUR_S, -HOUR_S], ids=["an hour ahead", "an hour behind"])
+def test_a_step_of_the_leaders_clock_changes_no_leader(
+    serve: Serve, tmp_path: Path, off_s: float
+) -> None:
+    """Its wall clock is set, and set right; then it is paused: its lease ends as ever."""
+    clock = SteppedClock(tmp_path)
+    with daemons(tmp_path, serve.url, env=clock.env) as (one, _):
+        settled(serve, tmp_path)
+        for off in (off_s, 0.0):
+            clock.step(off)
+            time.sleep(2 * TEST_LEASE_S)
+            assert serve.wrote(3) == []
+        clock.step(off_s)
+        one.send_signal(signal.SIGSTOP)
+        took_s = await_that(lambda: bool(serve.wrote(3)), "the standby's write")
+        assert took_s < TEST_LEASE_S + 1.5
+        one.send_signal(signal.SIGCONT)
+        await_that(lambda: "standby" in (tmp_path / "2.log").read_text(), "its stepping back")
+        assert serve.target == 3
 
 
 def _ip(*arguments: str) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import yaml
 from controller.demo.cluster import RayCluster
 from controller.demo.processes import ProcessGroup
 from serve_app.engine_metrics import metric_specs
+from tests.serve_app.deployed import Deployed, becomes, stream
 from tests.serve_app.test_engine_metrics import RECORDED, Page, exported_name
 
 pytestmark = pytest.mark.e2e
@@ -37,39 +38,8 @@ def application(config: str, name: str, route: str) -> dict[str, Any]:
     return one
 
 
-class App:
-    """The deployed applications as a client and an operator see them."""
-
-    def __init__(self, cluster: RayCluster) -> None:
-        self.cluster = cluster
-
-    def page(self) -> str:
-        return httpx.get(f"http://127.0.0.1:{self.cluster.metrics_port}/metrics").text
-
-    def total(self, name: str, *labels: str) -> float | None:
-        """Sum of the series of that name that bear all these labels; None if there is none."""
-        values = [
-            float(line.rsplit(" ", 1)[1])
-            for line in self.page().splitlines()
-            if line.startswith(f"{name}{{") and all(label in line for label in labels)
-        ]
-        return sum(values) if values else None
-
-    def llm(self, application: str = "external") -> dict[str, Any]:
-        found = self.cluster.applications()[application]["deployments"]["LLM"]
-        assert isinstance(found, dict)
-        return found
-
-    def running(self) -> list[dict[str, Any]]:
-        return [one for one in self.llm()["replicas"] if one["state"] == "RUNNING"]
-
-    def scale(self, replicas: int) -> None:
-        url = f"{self.cluster.dashboard_url}/api/v1/applications/external/deployments/LLM/scale"
-        httpx.post(url, json={"target_num_replicas": replicas}).raise_for_status()
-
-
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     applications = [
         application("standin-external.yaml", "external", "/"),
         application("standin.yaml", "floor", "/floor"),
@@ -77,11 +47,11 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     group = ProcessGroup(tmp_path_factory.mktemp("ray"))
     with RayCluster(group) as cluster:
         cluster.deploy({"applications": applications})
-        yield App(cluster)
+        yield Deployed(cluster, "external")
 
 
 @pytest.fixture
-async def client(app: App) -> AsyncIterator[httpx.AsyncClient]:
+async def client(app: Deployed) -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(base_url=app.cluster.http_url, timeout=30) as client:
         yield client
 
@@ -91,34 +61,8 @@ def body(max_tokens: int, **more: Any) -> dict[str, Any]:
     return {"model": "external", "messages": messages, "max_tokens": max_tokens} | more
 
 
-async def stream(
-    client: httpx.AsyncClient, max_tokens: int, began: asyncio.Event | None = None
-) -> list[str]:
-    """The data of every event of a streamed answer; sets `began` at the first."""
-    asked = body(max_tokens, stream=True, stream_options={"include_usage": True})
-    async with client.stream("POST", "/v1/chat/completions", json=asked) as response:
-        assert response.status_code == 200
-        assert response.headers["content-type"].startswith("text/event-stream")
-        lines = []
-        async for line in response.aiter_lines():
-            if began is not None:
-                began.set()
-            lines += [line] if line else []
-    return [line.removeprefix("data: ") for line in lines]
-
-
-async def becomes(condition: Callable[[], bool], within_s: float = 8.0) -> bool:
-    """Whether the condition comes true in time."""
-    deadline_s = time.monotonic() + within_s
-    while time.monotonic() < deadline_s:
-        if condition():
-            return True
-        await asyncio.sleep(0.2)
-    return False
-
-
 async def test_streams_an_answer_as_openai_does(client: httpx.AsyncClient) -> None:
-    *events, done = await stream(client, 7)
+    *events, done = await stream(client, body(7))
     assert done == "[DONE]"
     payloads = [json.loads(event) for event in events]
     assert payloads[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
@@ -194,10 +138,10 @@ async def test_an_unknown_path_is_an_openai_error_too(client: httpx.AsyncClient)
 
 
 async def test_clients_that_leave_free_the_engine_and_the_queue(
-    app: App, client: httpx.AsyncClient
+    app: Deployed, client: httpx.AsyncClient
 ) -> None:
     # Two fill the slots for 5 s, two wait in the router: all leave at once.
-    leaving = [asyncio.create_task(stream(client, 250)) for _ in range(4)]
+    leaving = [asyncio.create_task(stream(client, body(250))) for _ in range(4)]
     assert await becomes(lambda: app.total("ray_vllm_num_requests_running", '"external"') == 2)
     queued = 'deployment="LLM"', 'application="external"'
     assert await becomes(lambda: app.total("ray_serve_deployment_queued_queries", *queued) == 2, 4)
@@ -212,9 +156,9 @@ async def test_clients_that_leave_free_the_engine_and_the_queue(
 
 
 async def test_the_page_has_vllms_metrics_and_no_others(
-    app: App, client: httpx.AsyncClient
+    app: Deployed, client: httpx.AsyncClient
 ) -> None:
-    await stream(client, 7)
+    await stream(client, body(7))
     assert await becomes(lambda: "ray_vllm_request_success_total{" in app.page())
     text = app.page()
     live = Page(text)
@@ -227,7 +171,7 @@ async def test_the_page_has_vllms_metrics_and_no_others(
 
 
 @pytest.mark.skipif(not RECORDED.exists(), reason=f"no recorded page at {RECORDED}")
-async def test_the_page_is_a_part_of_real_vllms(app: App) -> None:
+async def test_the_page_is_a_part_of_real_vllms(app: Deployed) -> None:
     recorded = Page(gzip.decompress(RECORDED.read_bytes()).decode())
     live = Page(app.page())
     for name, labels in live.labels.items():
@@ -236,7 +180,7 @@ async def test_the_page_is_a_part_of_real_vllms(app: App) -> None:
 
 
 async def test_the_page_has_the_clients_ttft_with_the_slo_as_a_bound(
-    app: App, client: httpx.AsyncClient
+    app: Deployed, client: httpx.AsyncClient
 ) -> None:
     labels = 'application="external"', 'deployment="LLM"', 'model_name="external"'
     name = "ray_client_ttft_seconds_bucket"
@@ -245,12 +189,12 @@ async def test_the_page_has_the_clients_ttft_with_the_slo_as_a_bound(
         return app.total(name, *labels, 'le="+Inf"') or 0.0
 
     before = answered()
-    await stream(client, 2)
+    await stream(client, body(2))
     assert await becomes(lambda: answered() > before)
     assert app.total(name, *labels, 'le="0.8"') is not None
 
 
-async def test_the_page_counts_errors_by_status(app: App, client: httpx.AsyncClient) -> None:
+async def test_the_page_counts_errors_by_status(app: Deployed, client: httpx.AsyncClient) -> None:
     def counted() -> float:
         return app.total("ray_client_errors_total", 'application="external"', 'code="404"') or 0.0
 
@@ -259,7 +203,7 @@ async def test_the_page_counts_errors_by_status(app: App, client: httpx.AsyncCli
     assert await becomes(lambda: counted() > before)
 
 
-async def test_a_new_replica_is_starting_while_it_loads(app: App) -> None:
+async def test_a_new_replica_is_starting_while_it_loads(app: Deployed) -> None:
     app.scale(2)
     states: list[str] = []
 
@@ -271,10 +215,10 @@ async def test_a_new_replica_is_starting_while_it_loads(app: App) -> None:
     assert "STARTING" in states
 
 
-async def test_shrinking_loses_no_stream(app: App, client: httpx.AsyncClient) -> None:
+async def test_shrinking_loses_no_stream(app: Deployed, client: httpx.AsyncClient) -> None:
     app.scale(2)
     assert await becomes(lambda: len(app.running()) == 2, within_s=20.0)
-    streams = [asyncio.create_task(stream(client, 120)) for _ in range(4)]
+    streams = [asyncio.create_task(stream(client, body(120))) for _ in range(4)]
     assert await becomes(lambda: app.total("ray_vllm_num_requests_running", '"external"') == 4)
     app.scale(1)
     for events in await asyncio.gather(*streams):
@@ -284,11 +228,11 @@ async def test_shrinking_loses_no_stream(app: App, client: httpx.AsyncClient) ->
 
 
 async def test_a_killed_replica_is_told_booked_and_replaced(
-    app: App, client: httpx.AsyncClient
+    app: Deployed, client: httpx.AsyncClient
 ) -> None:
     labels = 'application="external"', 'code="503"'
     begun = [asyncio.Event(), asyncio.Event()]
-    streams = [asyncio.create_task(stream(client, 200, began)) for began in begun]
+    streams = [asyncio.create_task(stream(client, body(200), began)) for began in begun]
     for began in begun:
         await asyncio.wait_for(began.wait(), timeout=5.0)
     [replica] = app.running()

@@ -3,11 +3,10 @@
 A test that kills or adds an engine leaves one warm engine behind, as it found it.
 """
 
-import asyncio
 import json
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,9 @@ with warnings.catch_warnings():
 
 from controller.demo.cluster import RayCluster
 from controller.demo.processes import ProcessGroup
+from tests.serve_app.deployed import Deployed
+from tests.serve_app.deployed import becomes as becomes
+from tests.serve_app.deployed import stream as stream
 
 CONFIGS = Path(__file__).resolve().parents[2] / "serve_app/configs"
 MODEL = "tiny"
@@ -46,11 +48,11 @@ def shared_application() -> dict[str, Any]:
     return one
 
 
-class Served:
-    """The application as its clients and its operators see it."""
+class Served(Deployed):
+    """The application, the processes it runs in and the first page of metrics."""
 
     def __init__(self, cluster: RayCluster, group: ProcessGroup) -> None:
-        self.cluster = cluster
+        super().__init__(cluster, "chat")
         self.group = group
         self.first_page = ""
 
@@ -60,34 +62,6 @@ class Served:
         while time.monotonic() < deadline_s and 'deployment="LLM"' not in self.first_page:
             time.sleep(0.5)
             self.first_page = self.page()
-
-    def page(self) -> str:
-        """Ray's metrics page."""
-        return httpx.get(f"http://127.0.0.1:{self.cluster.metrics_port}/metrics", timeout=10).text
-
-    def total(self, name: str, *labels: str) -> float | None:
-        """Sum of the series of that name that bear all these labels; None if there is none."""
-        values = [
-            float(line.rsplit(" ", 1)[1])
-            for line in self.page().splitlines()
-            if line.startswith(f"{name}{{") and all(label in line for label in labels)
-        ]
-        return sum(values) if values else None
-
-    def llm(self) -> dict[str, Any]:
-        """Serve's account of the deployment with the engines."""
-        found = self.cluster.applications()["chat"]["deployments"]["LLM"]
-        assert isinstance(found, dict)
-        return found
-
-    def running(self) -> list[dict[str, Any]]:
-        """The replicas that serve."""
-        return [one for one in self.llm()["replicas"] if one["state"] == "RUNNING"]
-
-    def scale(self, replicas: int) -> None:
-        """What Leadtime does under an external scaler."""
-        url = f"{self.cluster.dashboard_url}/api/v1/applications/chat/deployments/LLM/scale"
-        httpx.post(url, json={"target_num_replicas": replicas}, timeout=10).raise_for_status()
 
 
 @pytest.fixture(scope="session")
@@ -139,37 +113,9 @@ def chat(max_tokens: int, **more: Any) -> dict[str, Any]:
     return fixed | more
 
 
-async def stream(
-    client: httpx.AsyncClient,
-    body: dict[str, Any],
-    began: asyncio.Event | None = None,
-    path: str = "/v1/chat/completions",
-) -> list[str]:
-    """The data of every event of a streamed answer; sets `began` at the first."""
-    body = body | {"stream": True, "stream_options": {"include_usage": True}}
-    async with client.stream("POST", path, json=body) as response:
-        assert response.status_code == 200, await response.aread()
-        events = []
-        async for line in response.aiter_lines():
-            if began is not None:
-                began.set()
-            events += [line.removeprefix("data: ")] if line else []
-    return events
-
-
 def usage(events: list[str]) -> dict[str, int]:
     """The usage that a streamed answer ended with."""
     assert events[-1] == "[DONE]", events[-3:]
     found = json.loads(events[-2])["usage"]
     assert isinstance(found, dict)
     return found
-
-
-async def becomes(condition: Callable[[], bool], within_s: float = 10.0) -> bool:
-    """Whether the condition comes true in time."""
-    deadline_s = time.monotonic() + within_s
-    while time.monotonic() < deadline_s:
-        if condition():
-            return True
-        await asyncio.sleep(0.25)
-    return False

@@ -119,14 +119,18 @@ class Journal:
     def decisions(
         self, target: DeploymentId | None = None, limit: int = 100, until_s: float | None = None
     ) -> list[dict[str, Any]]:
-        """The latest decisions up to `until_s`, newest first; raises JournalError."""
-        wanted, arguments = ["at_s <= ?"], [9e99 if until_s is None else until_s, *(target or ())]
+        """The latest decisions up to `until_s`, newest first; raises JournalError. Without
+        `until_s` the last ones made, whatever the wall clock said: it may have been set back."""
+        wanted, arguments, order = ["1"], list[str | float](target or ()), "rowid DESC"
         if target is not None:
             wanted.append("application = ? AND deployment = ?")
+        if until_s is not None:
+            wanted.append("at_s <= ?")
+            arguments.append(until_s)
+            order = "at_s DESC, rowid DESC"
         with self._read() as db:
             rows = db.execute(
-                f"SELECT body FROM decisions WHERE {' AND '.join(wanted)} "
-                "ORDER BY at_s DESC, rowid DESC LIMIT ?",
+                f"SELECT body FROM decisions WHERE {' AND '.join(wanted)} ORDER BY {order} LIMIT ?",
                 (*arguments, limit),
             ).fetchall()
         return [json.loads(row[0]) for row in rows]
