@@ -63,14 +63,15 @@ class ProcessGroup:
         """Every living process that bears the group's mark."""
         return [process for process in psutil.process_iter() if self._bears_mark(process)]
 
-    def end(self, patience_s: float = 3.0) -> None:
-        """Ask the processes started here to end, then end whatever bears the mark."""
+    def end(self, patience_s: float = 1.0) -> None:
+        """Ask the processes started here to end, then end whatever bears the mark. Each is given
+        little time: what is theirs to lose is as short-lived as they are."""
         for process in reversed(self._started):
             stop(process, patience_s)
         self._started.clear()
         left = self.members()
         _signal_all(left, signal.SIGTERM)
-        _, alive = psutil.wait_procs(left, timeout=3.0)
+        _, alive = psutil.wait_procs(left, timeout=patience_s)
         _signal_all(alive, signal.SIGKILL)
         psutil.wait_procs(alive, timeout=3.0)
 

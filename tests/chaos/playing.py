@@ -13,13 +13,15 @@ from tests.chaos.invariants import RECOVERY_S, Rules, Strike, Timeline, unrecove
 from tests.chaos.looking import Looking, filled, from_metrics
 from tests.chaos.schedule import Fault
 from tests.chaos.victims import Chaos
-from tests.e2e.world import (
+from tests.e2e.served import (
     LAW,
     LEAD_PRIOR_S,
     MAX_REPLICAS,
     SEASON_S,
     TTFT_S,
     WORK_S,
+)
+from tests.e2e.world import (
     World,
     world,
 )

@@ -30,13 +30,15 @@ from controller.demo.model import Past
 from controller.demo.processes import ProcessGroup, free_ports
 from controller.loop import wall_clock_s
 from tests.alerts.servers import AlertmanagerServer
-from tests.e2e.world import (
+from tests.e2e.served import (
     APPLICATION,
     DEPLOYMENT,
     OUTPUT_TOKENS,
     SEASON_S,
     applications,
     daemon_settings,
+)
+from tests.e2e.world import (
     wait_for,
 )
 

@@ -19,14 +19,16 @@ from controller.demo.metrics_server import PrometheusServer
 from controller.demo.processes import ProcessGroup, free_ports, stop
 from controller.demo.watch import Watch
 from tests.e2e.misconfigured import APPLICATIONS, GANG, SOUND
-from tests.e2e.world import (
+from tests.e2e.served import (
     APPLICATION,
     DEPLOYMENT,
     LAW,
     OUTPUT_TOKENS,
     WORK_S,
-    World,
     applications,
+)
+from tests.e2e.world import (
+    World,
     wait_for,
 )
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from serve_app.load_results import LoadResult
-from tests.e2e.world import (
+from tests.e2e.served import (
     APPLICATION,
     DEPLOYMENT,
     MAX_REPLICAS,
@@ -20,12 +20,14 @@ from tests.e2e.world import (
     RAMP_AT_S,
     RAMP_ENDS_S,
     SEASON_S,
+)
+from tests.e2e.world import (
     World,
     wait_for,
     world,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 KILLED_AT_S = 6.0
 SLACK_S = 3.0

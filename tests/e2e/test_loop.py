@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from tests.clocks import SteppedClock
-from tests.e2e.world import (
+from tests.e2e.served import (
     MAX_REPLICAS,
     NEEDED,
     SEASON_S,
+)
+from tests.e2e.world import (
     World,
     frozen,
     wait_for,
