@@ -18,7 +18,7 @@ from controller.replay.trace import Trace, from_requests
 
 MOST_VIOLATIONS = 0.05
 UPSCALE_DELAYS_S = (0.0, 1.0, 3.0)
-DOWNSCALE_DELAYS_S = (1.0, 3.0, 6.0, 12.0, 24.0, 40.0)
+DOWNSCALE_DELAYS_S = (1.0, 3.0, 6.0, 12.0, 24.0, 40.0, 60.0)
 LOOK_BACKS_S = (1.0, 3.0, 8.0)
 METRICS_INTERVALS_S = (1.0, 3.0)
 
