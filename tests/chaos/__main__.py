@@ -9,6 +9,9 @@ import argparse
 import shutil
 from pathlib import Path
 
+from rich.console import Console
+from rich.progress import Progress
+
 from tests.chaos.invariants import Timeline, broken
 from tests.chaos.playing import NATIVE, RULES, play
 from tests.chaos.schedule import schedule, without_daemon
@@ -23,8 +26,15 @@ def run(out: Path, way: str, seed: int, span_s: float) -> tuple[list[str], str]:
     faults = schedule(seed, span_s)
     shutil.rmtree(out, ignore_errors=True)
     runs: dict[str, Timeline] = {}
-    for name, struck in ((NATIVE, without_daemon(faults)), (way, faults)):
-        runs[name] = play(out / name, name, seed, span_s, struck)
+    with Progress(*Progress.get_default_columns(), console=Console(stderr=True)) as bar:
+        tasks = {name: bar.add_task(name, total=span_s) for name in (NATIVE, way)}
+
+        def tell(name: str, at_s: float) -> None:
+            bar.update(tasks[name], completed=at_s)
+
+        for name, struck in ((NATIVE, without_daemon(faults)), (way, faults)):
+            runs[name] = play(out / name, name, seed, span_s, struck, tell)
+            tell(name, span_s)
     ours, native = runs[way], runs[NATIVE]
     return broken(ours, native, RULES), table(faults, ours, native, RULES)
 

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -35,13 +35,19 @@ MOMENT_S = 1e-3
 
 
 def play(
-    folder: Path, actuation: str, seed: int, span_s: float, faults: Sequence[Fault]
+    folder: Path,
+    actuation: str,
+    seed: int,
+    span_s: float,
+    faults: Sequence[Fault],
+    tell: Callable[[str, float], None] = lambda _, __: None,
 ) -> Timeline:
-    """One run on servers of its own, in `folder`."""
+    """One run on servers of its own, in `folder`; `tell` hears who plays and of each fault's
+    second."""
     with world(folder, actuation) as live, Looking(live, actuation != NATIVE) as looking:
         seasons = math.ceil(span_s / SEASON_S)
         load = live.play_load(seasons, seed)
-        strikes = _struck(live, Chaos(live), faults)
+        strikes = _struck(live, Chaos(live), faults, lambda at_s: tell(actuation, at_s))
         live.wait_until(seasons * SEASON_S)
         load.wait(LOAD_ENDS_IN_S)
         played = LoadResult.read_csv(live.requests)
@@ -84,12 +90,15 @@ def wanted(live: World) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _struck(live: World, chaos: Chaos, faults: Sequence[Fault]) -> list[Strike]:
+def _struck(
+    live: World, chaos: Chaos, faults: Sequence[Fault], tell: Callable[[float], None]
+) -> list[Strike]:
     """Carry the faults out, each at its time."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         struck: list[Future[Strike]] = []
         for fault in faults:
             live.wait_until(fault.at_s)
+            tell(fault.at_s)
             struck.append(pool.submit(chaos.strike, fault))
     return [each.result() for each in struck]
 
