@@ -262,7 +262,7 @@ def bench(
 
 @app.command()
 def demo(
-    seed: Annotated[int, typer.Option(help="Which day to play.")] = 28,
+    seed: Annotated[int, typer.Option(help="Which day to play.")] = 30,
     out: Annotated[Path, typer.Option(help="Where summary.json and report.html go.")] = Path(
         "demo-out"
     ),
