@@ -1,5 +1,5 @@
 """The capacity of real vLLM: what Leadtime learns from its metrics is what a bench finds at its
-clients, and long contexts lower it before first tokens are late."""
+clients."""
 
 import json
 import subprocess
@@ -15,7 +15,6 @@ import yaml
 
 from controller.demo.metrics_server import PrometheusServer
 from controller.demo.processes import free_ports, stop
-from serve_app.load_results import LoadResult
 from tests.vllm.conftest import (
     MODEL,
     START_WITHIN_S,
@@ -40,9 +39,6 @@ LARGER = {
 }
 """The tiny model made larger, of random weights, so that the engine and not the way to it is
 what limits the load; with few slots and few KV blocks."""
-LONG_WORDS = 300  # two tokens each: five blocks
-LONG_OUTPUT_TOKENS = 100
-CALM_RPS, PLAYED_S = 0.3, 45.0
 
 
 def heavy_application() -> dict[str, Any]:
@@ -128,19 +124,6 @@ class Observed:
         said: dict[str, Any] = json.loads(out.read_text())
         return said
 
-    def play_long_contexts(self) -> LoadResult:
-        """A calm load of them, to its end."""
-        recipe = self.folder / "recipe.json"
-        lengths = {"prompt_mean": LONG_WORDS, "prompt_cv": 0}
-        lengths |= {"output_mean": LONG_OUTPUT_TOKENS, "output_cv": 0}
-        recipe.write_text(json.dumps({"rate": [[0, CALM_RPS], [PLAYED_S, CALM_RPS]], **lengths}))
-        command = [sys.executable, "-m", "serve_app.loadgen", "--model", MODEL, "--seed", "2"]
-        command += ["--url", f"{self.served.cluster.http_url}/{NAME}", "--recipe", str(recipe)]
-        out = self.folder / "requests.csv"
-        command += ["--out", str(out), "--progress", "none"]
-        subprocess.run(command, check=True, timeout=120, capture_output=True)
-        return LoadResult.read_csv(out)
-
 
 @pytest.fixture(scope="module")
 def observed(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
@@ -172,20 +155,6 @@ def test_what_traffic_teaches_is_what_the_bench_finds(observed: Observed) -> Non
     print(f"bench {row['throughput_rps']:.2f} req/s, learned {decision['capacity_rps']:.2f}")
     assert decision["slots"] == SLOTS
     assert decision["capacity_rps"] == pytest.approx(row["throughput_rps"], rel=0.2)
-
-
-def test_long_contexts_lower_the_capacity_before_first_tokens_are_late(observed: Observed) -> None:
-    """Requests of six blocks each, about one at a time: the cache has no room for a third."""
-    observed.start_daemon()
-    played = observed.play_long_contexts()
-    decision = observed.decision()
-    assert decision is not None
-    late = float((played.ttft_s > TTFT_S).mean())
-    inside = float(played.e2e_s.sum()) / PLAYED_S
-    print(f"{SLOTS} slots -> {decision['slots']:.2f}; {inside:.1f} inside, {late:.0%} late")
-    assert not played.failed().any()
-    assert decision["slots"] < 0.8 * SLOTS
-    assert late <= 0.1
 
 
 def wait_for(condition: Callable[[], bool], within_s: float) -> None:
