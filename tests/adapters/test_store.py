@@ -31,6 +31,18 @@ def test_decisions_come_back_newest_first(tmp_path: Path) -> None:
     assert journal.decisions(DeploymentId("app", "other")) == []
 
 
+def test_the_last_decision_is_the_last_one_made_also_when_the_clock_was_set_back(
+    tmp_path: Path,
+) -> None:
+    journal, live, made = Journal(tmp_path / "j.db", DAY_S), World.with_replicas(3), planner()
+    for set_by_s in (0.0, 3600.0, -3600.0):
+        live.at_s += set_by_s
+        journal.record(tick_of(live, made))
+        (last,) = journal.decisions(TARGET, limit=1)
+        assert last["at_s"] == live.at_s
+    assert journal.decisions(TARGET, limit=1, until_s=live.at_s - 5)[0]["at_s"] < live.at_s
+
+
 def test_what_was_learned_survives_reopening(tmp_path: Path) -> None:
     journal, live, made = Journal(tmp_path / "j.db", DAY_S), World.with_replicas(3), planner()
     for _ in range(20):

@@ -10,13 +10,8 @@ import httpx
 import psutil
 
 from tests.chaos.invariants import Look
-from tests.e2e.served import (
-    APPLICATION,
-    DEPLOYMENT,
-)
-from tests.e2e.world import (
-    World,
-)
+from tests.e2e.served import APPLICATION, DEPLOYMENT
+from tests.e2e.world import World
 
 EVERY_S = 0.5
 PATIENCE_S = 2.0

@@ -13,18 +13,8 @@ from tests.chaos.invariants import RECOVERY_S, Rules, Strike, Timeline, unrecove
 from tests.chaos.looking import Looking, filled, from_metrics
 from tests.chaos.schedule import Fault
 from tests.chaos.victims import Chaos
-from tests.e2e.served import (
-    LAW,
-    LEAD_PRIOR_S,
-    MAX_REPLICAS,
-    SEASON_S,
-    TTFT_S,
-    WORK_S,
-)
-from tests.e2e.world import (
-    World,
-    world,
-)
+from tests.e2e.served import LAW, LEAD_PRIOR_S, MAX_REPLICAS, SEASON_S, TTFT_S, WORK_S
+from tests.e2e.world import World, world
 
 NATIVE = "native"
 RULES = Rules(1, MAX_REPLICAS, LAW.capacity_rps(WORK_S), LAW.slots)
@@ -40,7 +30,7 @@ def play(
     seed: int,
     span_s: float,
     faults: Sequence[Fault],
-    tell: Callable[[str, float], None] = lambda _, __: None,
+    tell: Callable[[str, float], None],
 ) -> Timeline:
     """One run on servers of its own, in `folder`; `tell` hears who plays and of each fault's
     second."""

@@ -15,10 +15,7 @@ import pytest
 from controller.demo.processes import ProcessGroup
 from tests.chaos.schedule import KINDS, Act, Fault, Victim
 from tests.chaos.victims import SERVE_TITLE, TITLES, Chaos, processes
-from tests.e2e.world import (
-    World,
-    wait_for,
-)
+from tests.e2e.world import World, wait_for
 
 SLEEPS = "import time; time.sleep(60)"
 

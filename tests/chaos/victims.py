@@ -10,14 +10,8 @@ import psutil
 
 from tests.chaos.invariants import Strike
 from tests.chaos.schedule import Act, Fault, Victim
-from tests.e2e.served import (
-    APPLICATION,
-    DEPLOYMENT,
-)
-from tests.e2e.world import (
-    World,
-    wait_for,
-)
+from tests.e2e.served import APPLICATION, DEPLOYMENT
+from tests.e2e.world import World, wait_for
 
 PATIENCE_S = 20.0
 TITLES = {

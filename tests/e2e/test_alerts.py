@@ -38,9 +38,7 @@ from tests.e2e.served import (
     applications,
     daemon_settings,
 )
-from tests.e2e.world import (
-    wait_for,
-)
+from tests.e2e.world import wait_for
 
 pytestmark = [
     pytest.mark.e2e,

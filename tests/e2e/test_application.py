@@ -19,18 +19,8 @@ from controller.demo.metrics_server import PrometheusServer
 from controller.demo.processes import ProcessGroup, free_ports, stop
 from controller.demo.watch import Watch
 from tests.e2e.misconfigured import APPLICATIONS, GANG, SOUND
-from tests.e2e.served import (
-    APPLICATION,
-    DEPLOYMENT,
-    LAW,
-    OUTPUT_TOKENS,
-    WORK_S,
-    applications,
-)
-from tests.e2e.world import (
-    World,
-    wait_for,
-)
+from tests.e2e.served import APPLICATION, DEPLOYMENT, LAW, OUTPUT_TOKENS, WORK_S, applications
+from tests.e2e.world import World, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.timeout(200)]
 

@@ -21,11 +21,7 @@ from tests.e2e.served import (
     RAMP_ENDS_S,
     SEASON_S,
 )
-from tests.e2e.world import (
-    World,
-    wait_for,
-    world,
-)
+from tests.e2e.world import World, wait_for, world
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

@@ -13,16 +13,8 @@ from controller.loop import wall_clock_s
 from dashboards.model import Proof
 from dashboards.proof import filled, queries, variable_queries
 from tests.dashboards.asking import Span, unanswered
-from tests.e2e.served import (
-    APPLICATION,
-    DEPLOYMENT,
-    applications,
-)
-from tests.e2e.world import (
-    World,
-    frozen,
-    wait_for,
-)
+from tests.e2e.served import APPLICATION, DEPLOYMENT, applications
+from tests.e2e.world import World, frozen, wait_for
 from tests.e2e.world import world as made_world
 
 pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.timeout(300)]

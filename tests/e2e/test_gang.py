@@ -6,15 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.served import (
-    APPLICATION,
-    DEPLOYMENT,
-)
-from tests.e2e.world import (
-    World,
-    wait_for,
-    world,
-)
+from tests.e2e.served import APPLICATION, DEPLOYMENT
+from tests.e2e.world import World, wait_for, world
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

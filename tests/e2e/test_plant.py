@@ -14,11 +14,7 @@ from controller.demo.processes import ProcessGroup
 from controller.replay.plant import ColdStart, Plant, PlantSettings
 from controller.replay.trace import from_requests
 from serve_app.load_results import LoadResult
-from tests.e2e.served import (
-    LAW,
-    OUTPUT_TOKENS,
-    applications,
-)
+from tests.e2e.served import LAW, OUTPUT_TOKENS, applications
 
 pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.timeout(180)]
 

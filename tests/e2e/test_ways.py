@@ -26,9 +26,7 @@ import yaml
 from controller.demo.cluster import RayCluster
 from controller.demo.processes import ProcessGroup, free_ports
 from controller.inserve import policy
-from tests.e2e.world import (
-    wait_for,
-)
+from tests.e2e.world import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.alone, pytest.mark.timeout(240)]
 
