@@ -101,19 +101,27 @@ VLLM_ENGINE: Mapping[str, Any] = {
     "max_model_len": 2048,
     "enforce_eager": True,
     # A chunk every so many tokens: the cores are for the engines.
-    "engine_args": {"num_gpu_blocks_override": 128, "stream_interval": 10},
+    "engine_args": {
+        "num_gpu_blocks_override": 128,
+        "stream_interval": 10,
+        "logits_processors": ["serve_app.pacing:Pace"],
+    },
 }
 VLLM_ENV = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    # Threads of two engines would spin for the same two cores.
+    "OMP_NUM_THREADS": "1",
+    "PACE_STEP_S": "0.025",
 }
 
 
 def vllm_script(law: Law, cold_start_s: float) -> Script:
     """The day for real vLLM on a small machine: two engines at most, and a law that was measured
-    there. Its engines compute, so the machine's load is theirs and voids nothing."""
+    there. Its engines wait in each step as they would for a GPU (`serve_app.pacing`); one that
+    starts computes, so the machine's load is theirs and voids nothing."""
     return Script(
         model="tiny",
         engine=VLLM_ENGINE,
@@ -127,7 +135,7 @@ def vllm_script(law: Law, cold_start_s: float) -> Script:
         past_replicas=2,
         cold_start_s=cold_start_s,
         prompt_tokens=20.0,
-        output_tokens=300.0,
+        output_tokens=60.0,
         levels=(0.3, 1.2),
         parts=2,
         quiet_s=16.0,

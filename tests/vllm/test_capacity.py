@@ -40,23 +40,36 @@ LARGER = {
 """The tiny model made larger, of random weights, so that the engine and not the way to it is
 what limits the load; with few slots and few KV blocks."""
 
+ROOMY_SLOTS = 8
+LONG_PROMPT_TOKENS, LONG_OUTPUT_TOKENS = 700, 160
+BLOCK_TOKENS = 128
+CONTEXT_BLOCKS = -(-(LONG_PROMPT_TOKENS + LONG_OUTPUT_TOKENS) // BLOCK_TOKENS)
+LONG_BLOCKS = 3 * CONTEXT_BLOCKS + 1
+"""Of long contexts the cache holds three, and a block that vLLM keeps: fewer than slots."""
 
-def heavy_application() -> dict[str, Any]:
+
+def apart(slots: int, max_model_len: int, **engine_args: Any) -> dict[str, Any]:
     """An application beside the shared one, on an engine of its own."""
     one = shared_application() | {"name": NAME, "route_prefix": f"/{NAME}"}
     engine = one["args"]["engine"]
-    engine |= {"slots": SLOTS, "max_model_len": 768}
-    engine["engine_args"] |= {
-        "num_gpu_blocks_override": BLOCKS,
-        # Prompts of a load are much alike: each is to have blocks of its own.
-        "enable_prefix_caching": False,
-        "load_format": "dummy",
-        "hf_overrides": LARGER,
-    }
+    engine |= {"slots": slots, "max_model_len": max_model_len}
+    # Prompts of a load are much alike: each is to have blocks of its own.
+    engine["engine_args"] |= engine_args | {"enable_prefix_caching": False}
     for deployment in one["deployments"]:
         if deployment["name"] == "LLM":
-            deployment["max_ongoing_requests"] = SLOTS
+            deployment["max_ongoing_requests"] = slots
     return one
+
+
+def heavy_application() -> dict[str, Any]:
+    """One whose engine limits the load long before anything else does."""
+    larger = {"load_format": "dummy", "hf_overrides": LARGER}
+    return apart(SLOTS, 768, num_gpu_blocks_override=BLOCKS, **larger)
+
+
+def long_application() -> dict[str, Any]:
+    """One with slots for more requests than its KV cache holds long contexts."""
+    return apart(ROOMY_SLOTS, 1024, num_gpu_blocks_override=LONG_BLOCKS)
 
 
 class Observed:
@@ -112,13 +125,13 @@ class Observed:
             return None
         return dict(made[0]) if made else None
 
-    def bench(self, rates: str) -> dict[str, Any]:
-        """Overload one replica, step by step."""
+    def bench(self, rates: str, prompt_tokens: int, output_tokens: int) -> dict[str, Any]:
+        """Load one replica, step by step."""
         out = self.folder / "bench.json"
         command = [LEADTIME, "bench", "--config", self.settings(), "--replicas", "1"]
         command += ["--rps", rates, "--warm-up", "3", "--seconds", "30", "--model", MODEL]
-        command += ["--prompt-tokens", "20", "--prompt-cv", "0"]
-        command += ["--output-tokens", str(OUTPUT_TOKENS), "--output-cv", "0", "--json", str(out)]
+        command += ["--prompt-tokens", str(prompt_tokens), "--prompt-cv", "0"]
+        command += ["--output-tokens", str(output_tokens), "--output-cv", "0", "--json", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
         assert done.returncode == 0, done.stderr
         said: dict[str, Any] = json.loads(out.read_text())
@@ -147,7 +160,7 @@ def test_what_traffic_teaches_is_what_the_bench_finds(observed: Observed) -> Non
     """The daemon sees the bench as it sees any traffic, by Ray's metrics; the bench knows what
     its clients got."""
     observed.start_daemon()
-    said = observed.bench("2,6")
+    said = observed.bench("2,6", 20, OUTPUT_TOKENS)
     [row] = said["scaling"]
     assert row["saturated"], said["points"]
     decision = observed.decision()
@@ -155,6 +168,21 @@ def test_what_traffic_teaches_is_what_the_bench_finds(observed: Observed) -> Non
     print(f"bench {row['throughput_rps']:.2f} req/s, learned {decision['capacity_rps']:.2f}")
     assert decision["slots"] == SLOTS
     assert decision["capacity_rps"] == pytest.approx(row["throughput_rps"], rel=0.2)
+
+
+def test_long_contexts_lower_the_capacity_before_first_tokens_are_late(observed: Observed) -> None:
+    """Every slot but three would be a preemption: the share of the cache that a request takes
+    says so while there is still room for all that come."""
+    applications = [shared_application(), long_application()]
+    observed.served.cluster.deploy({"applications": applications}, within_s=START_WITHIN_S)
+    observed.start_daemon()
+    said = observed.bench("1", LONG_PROMPT_TOKENS, LONG_OUTPUT_TOKENS)
+    [point] = said["points"]
+    decision = observed.decision()
+    assert decision is not None
+    print(f"TTFT p95 {point['ttft_p95_s']:.2f} s, slots learned {decision['slots']:.2f}")
+    assert point["ttft_p95_s"] < TTFT_S / 2
+    assert 2.0 <= decision["slots"] <= 4.5
 
 
 def wait_for(condition: Callable[[], bool], within_s: float) -> None:
