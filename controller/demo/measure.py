@@ -34,7 +34,7 @@ def measured_script(folder: Path, show: Callable[[str], None]) -> Script:
     group = ProcessGroup(folder / "logs")
     show("starting one engine, to measure it")
     with (
-        RayCluster(group, cpus=16, env=LEAN) as cluster,
+        RayCluster(group, cpus=16, env=LEAN, niceness=script.niceness) as cluster,
         Watch(cluster, APPLICATION, DEPLOYMENT) as watch,
     ):
         alone = NativeSettings(min_replicas=1, max_replicas=1, target_ongoing_requests=100)

@@ -52,6 +52,11 @@ class Script:
         return (self.season_s - self.quiet_s) / self.parts
 
     @property
+    def niceness(self) -> int:
+        """Of Ray and its engines: where they compute, the load is sent in time all the same."""
+        return 0 if self.machine_is_judged else 10
+
+    @property
     def mean_work_s(self) -> float:
         """Work of a mean request, alone."""
         return self.law.lone_work_s(round(self.prompt_tokens), round(self.output_tokens))
@@ -137,12 +142,12 @@ def vllm_script(law: Law, cold_start_s: float) -> Script:
         prompt_tokens=20.0,
         output_tokens=60.0,
         levels=(0.3, 1.2),
-        parts=2,
+        # An engine that is wanted again within two cold starts is not worth giving back.
+        parts=1,
         quiet_s=16.0,
-        rises_s=(60.0,),
-        # Further would be into the next part.
+        rises_s=(105.0,),
         moved_by_s=min(cold_start_s, 30.0),
-        fall_s=105.0,
+        fall_s=175.0,
         ramp_s=4.0,
         falling_s=4.0,
         shortest_peak_s=20.0,
