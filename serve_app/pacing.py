@@ -1,26 +1,37 @@
-"""A real engine at the pace of a larger model: each step waits, as it would for a GPU.
+"""A real engine at the pace of a larger model, which leaves the cores alone while it waits.
 
-The tiny model's step takes two cores wholly and is over in 2 ms, so that two engines on one small
-machine would share the speed of one. With `logits_processors: [serve_app.pacing:Pace]` in
-`engine_args` a step waits for PACE_STEP_S seconds (an 8B model on one GPU takes about 0.025) and
-leaves the cores to the others. Scheduler, KV cache, metrics and answers stay vLLM's own.
+The tiny model's step is over in 2 ms, and between steps vLLM's processes spin until the next: two
+engines take two cores wholly, share the speed of one, and hold up whoever sends the load. In
+`engine_args`, `logits_processors: [serve_app.pacing:Pace]` has each step wait for PACE_STEP_S
+seconds, as it would for a GPU (25 ms is an 8B model's), and `scheduler_cls:
+serve_app.pacing.PacedScheduler` has the engine's own process rest, too. Scheduling, KV cache,
+metrics and answers stay vLLM's own.
 """
 
 import os
 import time
+from typing import Any
 
 import torch
 from vllm.config import VllmConfig
+from vllm.distributed.device_communicators.shm_broadcast import SpinCondition
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.sample.logits_processor.interface import BatchUpdate, LogitsProcessor
 
 VARIABLE = "PACE_STEP_S"
 
 
+def rest_between_steps() -> None:
+    """Have this process sleep until it is woken where it would spin for up to a second first."""
+    SpinCondition.busy_loop_s = property(lambda _: 0.0, lambda _, value: None)
+
+
 class Pace(LogitsProcessor):
-    """Waits once a step and changes nothing."""
+    """Waits once a step and changes nothing; lives in the process that runs the model."""
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device, is_pin_memory: bool) -> None:
         self._step_s = float(os.environ.get(VARIABLE, "0"))
+        rest_between_steps()
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
         """The logits as they came."""
@@ -33,3 +44,11 @@ class Pace(LogitsProcessor):
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
         """It keeps nothing about requests."""
+
+
+class PacedScheduler(AsyncScheduler):
+    """vLLM's own; lives in the engine's process."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        rest_between_steps()

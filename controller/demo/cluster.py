@@ -28,7 +28,6 @@ class RayCluster:
 
     Logical `cpus`, `gpus` and `resources` are numbers for Ray's scheduler, not cores. A `bare` head
     goes on without those of its processes that die; else the first one to die ends them all.
-    With a `niceness` (1 to 19) whatever runs in it lets other processes go first.
     """
 
     group: ProcessGroup
@@ -37,7 +36,6 @@ class RayCluster:
     resources: Mapping[str, float] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     bare: bool = False
-    niceness: int = 0
 
     def __post_init__(self) -> None:
         ports = free_ports(9)
@@ -135,8 +133,7 @@ class RayCluster:
             "temp-dir": self.temp_dir,
         }
         ray = Path(sys.executable).with_name("ray")
-        command = ["nice", "-n", str(self.niceness)] if self.niceness else []
-        command += [str(ray), "start", "--head", "--disable-usage-stats"]
+        command = [str(ray), "start", "--head", "--disable-usage-stats"]
         command += [] if self.bare else ["--block"]
         command += [f"--{name}={value}" for name, value in options.items()]
         if self.resources:

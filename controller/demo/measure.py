@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import httpx
 
@@ -13,11 +14,12 @@ from controller.demo.cluster import DidNotStart, RayCluster
 from controller.demo.play import APPLICATION, DEPLOYMENT, LEAN, serve_config
 from controller.demo.processes import ProcessGroup
 from controller.demo.script import VLLM_SLOTS, Script, vllm_script
-from controller.demo.watch import Watch
+from controller.demo.watch import POLL_S, Watch
 from controller.replay.native import NativeSettings
 from serve_app.law import Law
 
 ROUNDS = 7
+SEEN_WITHIN_S = 10.0
 GUESS = Law(slots=VLLM_SLOTS, beta=0.1, prefill_tokens_per_s=2000.0, token_s=0.003)
 
 
@@ -28,22 +30,43 @@ class _Took:
 
 
 def measured_script(folder: Path, show: Callable[[str], None]) -> Script:
-    """The script for real vLLM, with the law and the cold start of an engine that runs alone
-    here. Everything started is ended before this returns or raises DidNotStart."""
+    """The script for real vLLM: the law of an engine alone here, and the cold start of one beside
+    it while that one is busy. Everything started is ended before this returns or raises
+    DidNotStart."""
     script = vllm_script(GUESS, cold_start_s=30.0)
     group = ProcessGroup(folder / "logs")
     show("starting one engine, to measure it")
     with (
-        RayCluster(group, cpus=16, env=LEAN, niceness=script.niceness) as cluster,
+        RayCluster(group, cpus=16, env=LEAN) as cluster,
         Watch(cluster, APPLICATION, DEPLOYMENT) as watch,
     ):
-        alone = NativeSettings(min_replicas=1, max_replicas=1, target_ongoing_requests=100)
-        cluster.deploy(serve_config(script, alone), within_s=script.ready_within_s)
+        cluster.deploy(_engines(script, 1), within_s=script.ready_within_s)
         show("measuring an engine")
         law = asyncio.run(_law_of(cluster.http_url, script))
-        if not watch.cold_starts_s:
-            raise DidNotStart("Serve showed no replica that was starting")
-        return vllm_script(law, watch.cold_starts_s[0])
+        seen = len(watch.cold_starts_s)
+        show("measuring the start of another")
+        asyncio.run(_start_another(cluster, script))
+        deadline_s = time.monotonic() + SEEN_WITHIN_S
+        while len(watch.cold_starts_s) == seen:
+            if time.monotonic() > deadline_s:
+                raise DidNotStart("Serve showed no replica that was starting")
+            time.sleep(POLL_S)
+        return vllm_script(law, watch.cold_starts_s[-1])
+
+
+def _engines(script: Script, count: int) -> dict[str, Any]:
+    fixed = NativeSettings(min_replicas=count, max_replicas=count, target_ongoing_requests=100)
+    return serve_config(script, fixed)
+
+
+async def _start_another(cluster: RayCluster, script: Script) -> None:
+    """Have a second engine started while every slot of the first is taken."""
+    config, within_s = _engines(script, 2), script.ready_within_s
+    starting = asyncio.create_task(asyncio.to_thread(cluster.deploy, config, within_s))
+    async with httpx.AsyncClient(base_url=cluster.http_url, timeout=60) as client:
+        while not starting.done():
+            await asyncio.gather(*(_ask(client, script) for _ in range(script.law.slots)))
+    await starting
 
 
 async def _law_of(url: str, script: Script) -> Law:

@@ -149,7 +149,7 @@ class Stage:
         group = ProcessGroup(self.folder / "logs")
         with ExitStack() as ends:
             self._tell("starting Ray")
-            cluster = RayCluster(group, cpus=16, env=LEAN, niceness=self.script.niceness)
+            cluster = RayCluster(group, cpus=16, env=LEAN)
             ends.enter_context(cluster)
             self._tell("deploying")
             script = self.script

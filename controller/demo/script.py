@@ -52,11 +52,6 @@ class Script:
         return (self.season_s - self.quiet_s) / self.parts
 
     @property
-    def niceness(self) -> int:
-        """Of Ray and its engines: where they compute, the load is sent in time all the same."""
-        return 0 if self.machine_is_judged else 10
-
-    @property
     def mean_work_s(self) -> float:
         """Work of a mean request, alone."""
         return self.law.lone_work_s(round(self.prompt_tokens), round(self.output_tokens))
@@ -110,6 +105,7 @@ VLLM_ENGINE: Mapping[str, Any] = {
         "num_gpu_blocks_override": 128,
         "stream_interval": 10,
         "logits_processors": ["serve_app.pacing:Pace"],
+        "scheduler_cls": "serve_app.pacing.PacedScheduler",
     },
 }
 VLLM_ENV = {
@@ -131,7 +127,7 @@ def vllm_script(law: Law, cold_start_s: float) -> Script:
         model="tiny",
         engine=VLLM_ENGINE,
         law=law,
-        season_s=256.0,
+        season_s=240.0,
         warm_up_s=12.0,
         ttft_s=2.0,
         attainment=0.95,
@@ -140,14 +136,14 @@ def vllm_script(law: Law, cold_start_s: float) -> Script:
         past_replicas=2,
         cold_start_s=cold_start_s,
         prompt_tokens=20.0,
-        output_tokens=60.0,
+        output_tokens=30.0,
         levels=(0.3, 1.2),
         # An engine that is wanted again within two cold starts is not worth giving back.
         parts=1,
         quiet_s=16.0,
-        rises_s=(105.0,),
+        rises_s=(85.0,),
         moved_by_s=min(cold_start_s, 30.0),
-        fall_s=175.0,
+        fall_s=140.0,
         ramp_s=4.0,
         falling_s=4.0,
         shortest_peak_s=20.0,

@@ -25,51 +25,35 @@ from tests.vllm.conftest import (
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(300)]
 
 LEADTIME = str(Path(sys.executable).with_name("leadtime"))
-NAME = "heavy"
-SLOTS, BLOCKS = 4, 12
+NAME = "paced"
+SLOTS = 8
 TTFT_S = 1.0
-OUTPUT_TOKENS = 32
-LARGER = {
-    "num_hidden_layers": 12,
-    "hidden_size": 512,
-    "intermediate_size": 2048,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 8,
-    "head_dim": 64,
-}
-"""The tiny model made larger, of random weights, so that the engine and not the way to it is
-what limits the load; with few slots and few KV blocks."""
-
-ROOMY_SLOTS = 8
-LONG_PROMPT_TOKENS, LONG_OUTPUT_TOKENS = 700, 160
+SHORT = (20, 32)
+LONG = (700, 20)
+"""Prompt and output tokens: of short requests the KV cache holds as many as there are slots, of
+long ones three."""
 BLOCK_TOKENS = 128
-CONTEXT_BLOCKS = -(-(LONG_PROMPT_TOKENS + LONG_OUTPUT_TOKENS) // BLOCK_TOKENS)
-LONG_BLOCKS = 3 * CONTEXT_BLOCKS + 1
-"""Of long contexts the cache holds three, and a block that vLLM keeps: fewer than slots."""
+BLOCKS = 3 * -(-sum(LONG) // BLOCK_TOKENS) + 1  # vLLM keeps one for itself
 
 
-def apart(slots: int, max_model_len: int, **engine_args: Any) -> dict[str, Any]:
-    """An application beside the shared one, on an engine of its own."""
+def paced_application() -> dict[str, Any]:
+    """An application beside the shared one, on an engine that limits the load long before
+    anything on the way to it does."""
     one = shared_application() | {"name": NAME, "route_prefix": f"/{NAME}"}
     engine = one["args"]["engine"]
-    engine |= {"slots": slots, "max_model_len": max_model_len}
-    # Prompts of a load are much alike: each is to have blocks of its own.
-    engine["engine_args"] |= engine_args | {"enable_prefix_caching": False}
+    engine |= {"slots": SLOTS, "max_model_len": 1024}
+    engine["engine_args"] |= {
+        "num_gpu_blocks_override": BLOCKS,
+        # Prompts of a load are much alike: each is to have blocks of its own.
+        "enable_prefix_caching": False,
+        "logits_processors": ["serve_app.pacing:Pace"],
+        "scheduler_cls": "serve_app.pacing.PacedScheduler",
+    }
     for deployment in one["deployments"]:
         if deployment["name"] == "LLM":
-            deployment["max_ongoing_requests"] = slots
+            deployment["max_ongoing_requests"] = SLOTS
+            deployment["ray_actor_options"]["runtime_env"]["env_vars"]["PACE_STEP_S"] = "0.025"
     return one
-
-
-def heavy_application() -> dict[str, Any]:
-    """One whose engine limits the load long before anything else does."""
-    larger = {"load_format": "dummy", "hf_overrides": LARGER}
-    return apart(SLOTS, 768, num_gpu_blocks_override=BLOCKS, **larger)
-
-
-def long_application() -> dict[str, Any]:
-    """One with slots for more requests than its KV cache holds long contexts."""
-    return apart(ROOMY_SLOTS, 1024, num_gpu_blocks_override=LONG_BLOCKS)
 
 
 class Observed:
@@ -125,8 +109,9 @@ class Observed:
             return None
         return dict(made[0]) if made else None
 
-    def bench(self, rates: str, prompt_tokens: int, output_tokens: int) -> dict[str, Any]:
-        """Load one replica, step by step."""
+    def bench(self, rates: str, tokens: tuple[int, int]) -> dict[str, Any]:
+        """Load one replica, step by step, with requests of so many prompt and output tokens."""
+        prompt_tokens, output_tokens = tokens
         out = self.folder / "bench.json"
         command = [LEADTIME, "bench", "--config", self.settings(), "--replicas", "1"]
         command += ["--rps", rates, "--warm-up", "3", "--seconds", "30", "--model", MODEL]
@@ -144,7 +129,7 @@ def observed(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     made.metrics.start()
     cluster = served.cluster
     cluster.deploy(
-        {"applications": [shared_application(), heavy_application()]}, within_s=START_WITHIN_S
+        {"applications": [shared_application(), paced_application()]}, within_s=START_WITHIN_S
     )
     try:
         yield made
@@ -160,7 +145,7 @@ def test_what_traffic_teaches_is_what_the_bench_finds(observed: Observed) -> Non
     """The daemon sees the bench as it sees any traffic, by Ray's metrics; the bench knows what
     its clients got."""
     observed.start_daemon()
-    said = observed.bench("2,6", 20, OUTPUT_TOKENS)
+    said = observed.bench("4,12", SHORT)
     [row] = said["scaling"]
     assert row["saturated"], said["points"]
     decision = observed.decision()
@@ -171,18 +156,16 @@ def test_what_traffic_teaches_is_what_the_bench_finds(observed: Observed) -> Non
 
 
 def test_long_contexts_lower_the_capacity_before_first_tokens_are_late(observed: Observed) -> None:
-    """Every slot but three would be a preemption: the share of the cache that a request takes
-    says so while there is still room for all that come."""
-    applications = [shared_application(), long_application()]
-    observed.served.cluster.deploy({"applications": applications}, within_s=START_WITHIN_S)
+    """A fourth long context would be preempted: the share of the cache that a request takes says
+    so while there is still room for all that come."""
     observed.start_daemon()
-    said = observed.bench("1", LONG_PROMPT_TOKENS, LONG_OUTPUT_TOKENS)
+    said = observed.bench("1.5", LONG)
     [point] = said["points"]
     decision = observed.decision()
     assert decision is not None
     print(f"TTFT p95 {point['ttft_p95_s']:.2f} s, slots learned {decision['slots']:.2f}")
     assert point["ttft_p95_s"] < TTFT_S / 2
-    assert 2.0 <= decision["slots"] <= 4.5
+    assert 2.0 <= decision["slots"] <= 4.0
 
 
 def wait_for(condition: Callable[[], bool], within_s: float) -> None:
