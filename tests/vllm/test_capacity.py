@@ -28,12 +28,11 @@ LEADTIME = str(Path(sys.executable).with_name("leadtime"))
 NAME = "paced"
 SLOTS = 8
 TTFT_S = 1.0
-SHORT = (20, 32)
-LONG = (700, 20)
-"""Prompt and output tokens: of short requests the KV cache holds as many as there are slots, of
-long ones three."""
+SHORT, LONG = (20, 32), (340, 20)
+"""Words of the prompt, each two tokens of this model, and tokens of the answer: of short requests
+the KV cache holds as many as there are slots, of long ones three."""
 BLOCK_TOKENS = 128
-BLOCKS = 3 * -(-sum(LONG) // BLOCK_TOKENS) + 1  # vLLM keeps one for itself
+BLOCKS = 3 * -(-(2 * LONG[0] + LONG[1]) // BLOCK_TOKENS) + 1  # vLLM keeps one for itself
 
 
 def paced_application() -> dict[str, Any]:
