@@ -31,7 +31,7 @@ lint: setup            ## format, lint, types, architecture
 	$(VENV)/mypy
 	$(VENV)/lint-imports
 
-bench: setup           ## cost of a tick, of the idle daemon, of the command line
+bench: setup           ## cost of a tick, of the idle daemon, of the command line; speed of a replay (3 min)
 	@$(VENV)/python -m tests.benchmarks
 
 bench-app: setup       ## the graph against all-LLM, batches against one by one, overlap against serial (7 min)

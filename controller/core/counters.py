@@ -1,7 +1,6 @@
 """Increases of cumulative counters: per series, safe against restarts and dead series."""
 
 from collections.abc import Mapping
-from math import isfinite
 from typing import NamedTuple
 
 from controller.core.types import Sample
@@ -46,40 +45,38 @@ class CounterTracker:
         usable = {key: sample for key, sample in samples.items() if is_count(sample.value)}
         if not usable:
             return None
-        start_s = self._end_s
-        end_s = max(sample.at_s for sample in usable.values())
+        start_s, end_s = self._end_s, max([sample.at_s for sample in usable.values()])
         if start_s is not None and end_s <= start_s:
             return None
-        bridged = start_s is not None and end_s - start_s <= self._patience_s
-        count = (
-            sum(self._events(*item, start_s, end_s) for item in usable.items()) if bridged else 0
-        )
-        self._last = usable if not bridged else {**self._waited_for(end_s), **usable}
         self._end_s = end_s
-        if start_s is None or not bridged:
+        if start_s is None or end_s - start_s > self._patience_s:
+            self._last = usable
             return None
-        complete = all(end_s - last.at_s <= self._stale_s for last in self._last.values())
+        count, complete = 0.0, True
+        for key, sample in usable.items():
+            count += self._events(key, sample, start_s, end_s)
+        for key, last in self._last.items():
+            if key not in usable and end_s - last.at_s <= self._patience_s:
+                usable[key] = last
+        self._last = usable
+        for last in usable.values():
+            complete = complete and end_s - last.at_s <= self._stale_s
         return Increase(count, start_s, end_s, complete)
 
-    def _events(self, key: str, sample: Sample, start_s: float | None, end_s: float) -> float:
+    def _events(self, key: str, sample: Sample, start_s: float, end_s: float) -> float:
         """Events of one series that belong to [start_s, end_s)."""
         last = self._last.get(key)
         if last is None:
             return sample.value
         grown = sample.value - last.value
         events = grown if grown >= 0 else sample.value
-        interval_s = end_s - (start_s or 0.0)
+        interval_s = end_s - start_s
         own_s = sample.at_s - last.at_s
         if own_s > interval_s + self._stale_s:
             return events * interval_s / own_s
         return events
 
-    def _waited_for(self, end_s: float) -> dict[str, Sample]:
-        return {
-            key: last for key, last in self._last.items() if end_s - last.at_s <= self._patience_s
-        }
-
 
 def is_count(value: float) -> bool:
     """Whether a number can be a count at all: finite, not negative, not absurd."""
-    return isfinite(value) and 0 <= value <= LARGEST
+    return 0 <= value <= LARGEST

@@ -100,7 +100,8 @@ class Planner:
         self._ticked_s = observation.at_s
         action = self._asking.action(plan, observation)
         needs = Needs(self._needs, self.lead_s)
-        waits = timers(plan, self._limits(observation), needs, self._asking.paused_until_s)
+        overrides = in_force(self._overrides, observation.at_s)
+        waits = timers(plan, overrides, needs, self._asking.paused_until_s)
         learned, unforced = self.learned(), self._unforced
         return Decision(
             self.target, observation, near, ahead, learned, plan, action, unforced, waits
@@ -113,14 +114,14 @@ class Planner:
 
     def learned(self) -> Learned:
         """What is believed now."""
-        slots = self._slots
+        slots, lead_s = self._slots, self.lead_s
         law = self._capacity.law(slots)
         return Learned(
-            lead_s=self.lead_s,
+            lead_s=lead_s,
             capacity_rps=None if law is None else law.capacity_rps,
             slots=slots if law is None else law.slots,
             work_s=None if law is None else law.work_s,
-            price_gpu_s=0.0 if law is None else self._price.gpu_s(self.lead_s, law.capacity_rps),
+            price_gpu_s=0.0 if law is None else self._price.gpu_s(lead_s, law.capacity_rps),
             choice=self._choosing.choice if self.settings.chooses else None,
         )
 

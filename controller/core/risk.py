@@ -11,6 +11,7 @@ from functools import lru_cache
 from math import log
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controller.core.capacity import CapacityLaw
 from controller.core.queueing import Queues, mean_law
@@ -47,16 +48,25 @@ class RiskTable:
         """Share of late requests for each number of replicas from 0 to `most` under each
         demand, in units of what one replica completes; shape (most + 1, len(demand))."""
         table = _table(_enough(most), self._law, self._lateness, self._horizon_s)
-        counts = np.arange(most + 1)[:, None]
-        place = demand / (np.maximum(counts, 1) * GRID_STEP)
+        steps, first = _rows(most)
+        place = demand / steps
         np.minimum(place, len(GRID) - 1.001, out=place)
         left = place.astype(np.int64)
         place -= left
-        left += counts * len(GRID)
-        low = table[left]
+        left += first
+        low = table.take(left)
         left += 1
-        risk: Values = low + place * (table[left] - low)
-        return risk
+        place *= table.take(left) - low
+        place += low
+        return place
+
+
+@lru_cache(maxsize=256)
+def _rows(most: int) -> tuple[Values, NDArray[np.int64]]:
+    """For each number of replicas the demand that one step of GRID is, and where its row begins
+    in a table."""
+    counts = np.arange(most + 1)[:, None]
+    return np.maximum(counts, 1) * GRID_STEP, counts * len(GRID)
 
 
 def _enough(most: int) -> int:

@@ -10,6 +10,7 @@ and the planner holds. To shrink, arrivals must have a witness: while completion
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 
 from controller.core.counters import LARGEST, CounterTracker, Increase, is_count
 from controller.core.crosschecks import CrossChecks, Findings, roomy
@@ -68,14 +69,18 @@ def judge(
     joined = [s for key, s in samples.items() if live is None or key in live]
     if not joined:
         return MISSING
-    if not all(0.0 <= sample.value <= most for sample in joined):
-        return Signal(Trust.NON_FINITE)
-    fresh = [sample for sample in joined if -stale_s <= now_s - sample.at_s <= stale_s]
-    if not fresh:
-        return Signal(Trust.STALE, max(0.0, now_s - max(sample.at_s for sample in joined)))
-    total = sum(sample.value for sample in fresh) / (len(fresh) if mean else 1)
-    age_s = max(0.0, now_s - min(sample.at_s for sample in fresh))
-    return Signal(Trust.PRESENT if total else Trust.ZERO, age_s, total)
+    total, count, newest_s, oldest_s = 0.0, 0, -inf, inf
+    for sample in joined:
+        if not 0.0 <= sample.value <= most:
+            return Signal(Trust.NON_FINITE)
+        newest_s = max(newest_s, sample.at_s)
+        if -stale_s <= now_s - sample.at_s <= stale_s:
+            total, count = total + sample.value, count + 1
+            oldest_s = min(oldest_s, sample.at_s)
+    if not count:
+        return Signal(Trust.STALE, max(0.0, now_s - newest_s))
+    total = total / count if mean else total
+    return Signal(Trust.PRESENT if total else Trust.ZERO, max(0.0, now_s - oldest_s), total)
 
 
 def blindness(observation: Observation) -> Reason | None:
@@ -179,9 +184,11 @@ class SignalReader:
         """Whether a counter's newest samples may be counted; its value is not judged."""
         if not samples:
             return MISSING
-        if not all(is_count(sample.value) for sample in samples.values()):
-            return Signal(Trust.NON_FINITE)
-        newest_s = max(sample.at_s for sample in samples.values())
+        newest_s = -inf
+        for sample in samples.values():
+            if not is_count(sample.value):
+                return Signal(Trust.NON_FINITE)
+            newest_s = max(newest_s, sample.at_s)
         if abs(now_s - newest_s) > self._freshness.stale_s:
             return Signal(Trust.STALE, max(0.0, now_s - newest_s))
         return Signal(Trust.PRESENT, max(0.0, now_s - newest_s))

@@ -7,11 +7,13 @@ that stopped at the first replica not worth having would give up under overload,
 everything is late, one replica more saves little and ten save all.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, floor, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controller.core.risk import RiskTable
 from controller.core.types import Forecast
@@ -40,24 +42,49 @@ def need(
     extra_rps: float = 0.0,
     held: int = 0,
 ) -> int:
-    """The number of replicas, at most `most`, that costs least with its late requests.
+    """The need of one forecast, as `needs` says."""
+    return needs([forecast], risk, capacity_rps, price, most, [extra_rps], held)[0]
+
+
+def needs(
+    forecasts: Sequence[Forecast],
+    risk: RiskTable,
+    capacity_rps: float,
+    price: float,
+    most: int,
+    extra_rps: Sequence[float],
+    held: int = 0,
+) -> list[int]:
+    """For each forecast (all at the same probabilities) the number of replicas, at most `most`,
+    that costs least with its late requests.
 
     Never fewer than carry the median demand at 90 % of their capacity, whatever the price: a
     queue that only grows is never worth its saving.
-    Loads are the forecast's quantiles, each standing for the probability around it, plus
+    Loads are a forecast's quantiles, each standing for the probability around it, plus its
     `extra_rps`. Of the `held` replicas one is given up only if it would not be worth having at
-    a price a quarter higher, so that a need on the edge does not flap. Work is bounded: counts
+    a price a tenth higher, so that a need on the edge does not flap. Work is bounded: counts
     from none to what the largest load could use.
     """
-    demand = np.array(forecast.quantiles) + extra_rps
-    enough = min(most, floor(demand[-1] / (IDLE * capacity_rps)) + 1)
-    late_rps = risk.risk(demand / capacity_rps, enough) @ (weights(forecast.probabilities) * demand)
-    counts = np.arange(enough + 1)
-    cheapest = int(np.argmin(counts + price * late_rps))
-    if cheapest < held:
-        cheapest = min(held, int(np.argmin(counts + KEEP * price * late_rps)))
-    carried = ceil((forecast.at(0.5) + extra_rps) / (MOST_BUSY * capacity_rps))
-    return min(max(cheapest, carried), most)
+    demand = np.array([made.quantiles for made in forecasts]) + np.array(extra_rps)[:, None]
+    enough = [min(most, floor(top / (IDLE * capacity_rps)) + 1) for top in demand[:, -1].tolist()]
+    widest = max(enough)
+    late = risk.risk((demand / capacity_rps).ravel(), widest).reshape(widest + 1, *demand.shape)
+    demand *= price * weights(forecasts[0].probabilities)
+    late_cost = (late * demand).sum(axis=2)
+    found = []
+    for place, (made, extra) in enumerate(zip(forecasts, extra_rps, strict=True)):
+        cost, counts = late_cost[: enough[place] + 1, place], _counts(enough[place])
+        cheapest = int((counts + cost).argmin())
+        if cheapest < held:
+            cheapest = min(held, int((counts + KEEP * cost).argmin()))
+        carried = ceil((made.at(0.5) + extra) / (MOST_BUSY * capacity_rps))
+        found.append(min(max(cheapest, carried), most))
+    return found
+
+
+@lru_cache(maxsize=256)
+def _counts(most: int) -> NDArray[np.int64]:
+    return np.arange(most + 1)
 
 
 @lru_cache(maxsize=8)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from controller.core.guards import Limits
+from controller.core.overrides import Override
 from controller.core.types import Plan, Timer
 
 
@@ -14,9 +14,11 @@ class Needs(NamedTuple):
     lead_s: float
 
 
-def timers(plan: Plan, limits: Limits, needs: Needs, paused_until_s: float) -> tuple[Timer, ...]:
-    """What blocks, in the guards' order. `paused_until_s` is when writing goes on after a
-    conflict; in the past where there is none."""
+def timers(
+    plan: Plan, overrides: Iterable[Override], needs: Needs, paused_until_s: float
+) -> tuple[Timer, ...]:
+    """What blocks, in the guards' order, with the `overrides` in force. `paused_until_s` is when
+    writing goes on after a conflict; in the past where there is none."""
     found = []
     changed = {step.guard: step for step in plan.trail}
     kept = changed.get("kept_for_one_lead")
@@ -33,7 +35,7 @@ def timers(plan: Plan, limits: Limits, needs: Needs, paused_until_s: float) -> t
             found.append(Timer(guard, None, what))
     found += [
         Timer(f"override {override.effect.value}", override.until_s, override.why)
-        for override in limits.overrides
+        for override in overrides
     ]
     if plan.reason == "conflict":
         found.append(Timer("conflict", paused_until_s, "someone else writes the replicas too"))

@@ -4,6 +4,7 @@ Every time is in seconds since the epoch and every duration in seconds, taken fr
 samples or passed in; nothing here reads a clock.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -263,14 +264,12 @@ class Forecast:
 
     def at(self, probability: float) -> float:
         """The quantile at `probability`, linear between those held."""
-        points = list(zip(self.probabilities, self.quantiles, strict=True))
-        below, low = points[0]
-        for above, high in points:
-            if above >= probability:
-                share = (probability - below) / (above - below) if above > below else 0.0
-                return low + share * (high - low)
-            below, low = above, high
-        return points[-1][1]
+        above = bisect_left(self.probabilities, probability)
+        if above in (0, len(self.probabilities)):
+            return self.quantiles[0 if above == 0 else -1]
+        low, high = self.quantiles[above - 1 : above + 1]
+        left, right = self.probabilities[above - 1 : above + 1]
+        return low + (probability - left) / (right - left) * (high - low)
 
 
 CAPACITY_GUARDS = frozenset(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from controller.core.capacity import CapacityLaw
 from controller.core.risk import Lateness, RiskTable
-from controller.core.sizing import Backlog, extra_demand_rps, need, projected_backlog
+from controller.core.sizing import Backlog, extra_demand_rps, needs, projected_backlog
 from controller.core.supply import Supply
 from controller.core.types import Forecast, Load, Reason
 
@@ -31,14 +31,15 @@ class Scales:
         capacity_rps, price = self.law.capacity_rps, self.price_gpu_s
         lateness = Lateness(self.ttft_s, PREFILL_SHARE * self.ttft_s)
         risk = RiskTable(self.law, lateness, self.window_s)
+        both = near, ahead
+        extra_rps = [self._backlog_rps(load, forecast) for forecast in both]
+        counts = needs(both, risk, capacity_rps, price, self.most, extra_rps, self.before)
         best, why = 0, Reason.FORECAST
-        for forecast in (near, ahead):
-            extra_rps = self._backlog_rps(load, forecast)
-            count = need(forecast, risk, capacity_rps, price, self.most, extra_rps, self.before)
+        for forecast, extra, count in zip(both, extra_rps, counts, strict=True):
             if count > best:
                 best = count
                 why = Reason.FORECAST if forecast.trusted else Reason.FORECAST_DISTRUSTED
-                why = Reason.BACKLOG if extra_rps > 0 else why
+                why = Reason.BACKLOG if extra > 0 else why
         return best, why
 
     def by_event(self, count: int, load: Load | None, near: Forecast, ahead: Forecast) -> bool:

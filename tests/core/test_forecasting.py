@@ -56,6 +56,14 @@ def test_the_target_is_the_largest_block_mean_of_its_window() -> None:
     assert np.isnan(frame.peak_rps(np.array([30]), HORIZON)[0])
 
 
+@given(st.lists(st.one_of(st.floats(0, 1e4), st.just(float("nan"))), min_size=7, max_size=40))
+def test_the_last_peak_is_that_of_the_last_window(rates: list[float]) -> None:
+    frame = frame_of(np.array(rates))
+    opened = np.array([len(rates) - 1 - SHORT_DAY.window_bins])
+    np.testing.assert_equal(frame.last_peak_rps(), frame.peak_rps(opened, 0)[0])
+    assert np.isnan(frame_of(np.array(rates[:6])).last_peak_rps())
+
+
 def test_a_peak_of_an_earlier_season_within_reach_is_seen() -> None:
     rates = np.full(2 * 720, 5.0)
     rates[300:312] = 50.0

@@ -7,6 +7,7 @@ in the long run a share q of outcomes lies below (Angelopoulos et al., conformal
 """
 
 from collections import deque
+from math import isfinite, log
 
 import numpy as np
 
@@ -26,7 +27,7 @@ class Calibration:
     """
 
     def __init__(self, periods: Periods, probabilities: Values, delay_bins: int) -> None:
-        self._probabilities = probabilities
+        self._tails = 1.0 - probabilities
         self._median = int(np.argmin(np.abs(probabilities - 0.5)))
         self._high = int(np.argmin(np.abs(probabilities - 0.95)))
         self._covered = [int(np.argmin(np.abs(probabilities - q))) for q in COVERED]
@@ -45,7 +46,7 @@ class Calibration:
         """Share of outcomes at or below each quantile over about the last season."""
         if self._seen < 1:
             return {}
-        return {q: float(n / self._seen) for q, n in zip(COVERED, self._inside, strict=True)}
+        return dict(zip(COVERED, (self._inside / self._seen).tolist(), strict=True))
 
     def _watch(self, missed: bool) -> None:
         """Whether the 95 % quantile still holds: lost when 80 % of the last 30 outcomes or so lay
@@ -56,20 +57,20 @@ class Calibration:
 
     def correct(self, quantiles: Values) -> Values:
         """The quantiles to use, in ascending order, and remembered until their outcome."""
-        median, high = quantiles[self._median], quantiles[self._high]
-        width = np.log((high + FLOOR) / (median + FLOOR))
-        corrected = np.sort(quantiles * np.exp(self.theta * width))
-        positive: Values = np.maximum(corrected, 0.0)
-        return positive
+        median, high = quantiles.item(self._median), quantiles.item(self._high)
+        width = log((high + FLOOR) / (median + FLOOR))
+        corrected: Values = quantiles * np.exp(self.theta * width)
+        corrected.sort()
+        return np.maximum(corrected, 0.0, out=corrected)
 
     def settle(self, quantiles: Values, peak_rps: float) -> None:
         """Issue this bin's quantiles; score those issued `delay_bins` ago on `peak_rps`."""
-        if len(self._pending) == self._pending.maxlen and np.isfinite(peak_rps):
-            issued = self._pending[0]
-            above = peak_rps > issued
-            self.theta += self._rate * (above - (1.0 - self._probabilities))
-            self._inside = self._inside * self._decay + ~above[self._covered]
+        if len(self._pending) == self._pending.maxlen and isfinite(peak_rps):
+            above = peak_rps > self._pending[0]
+            self.theta += self._rate * (above - self._tails)
+            self._inside *= self._decay
+            self._inside += ~above[self._covered]
             self._seen = self._seen * self._decay + 1.0
-            self._watch(bool(above[self._high]))
-            self.surprised = bool(above[self._covered[-1]])
+            self._watch(above.item(self._high))
+            self.surprised = above.item(self._covered[-1])
         self._pending.append(quantiles)

@@ -72,7 +72,7 @@ class Frame:
         self._steps = np.arange(blocks) * periods.window_bins
         self._block_ends = np.arange(periods.block_bins, periods.window_bins + 1)
         self.columns = Columns(len(self._recent_bins) + 3, len(self._spans) + 6)
-        self._summed, self._offsets, self._bins = self._list_of_means()
+        self._ends = self._ends_of_means()
         self._count = 0
         self._values = np.empty((0, 2))
         self._last_jump = np.empty(0)
@@ -223,14 +223,23 @@ class Frame:
         peak: Values = means.max(axis=1)
         return peak
 
+    def last_peak_rps(self) -> float:
+        """Peak demand of the window that ends with the last bin, as `peak_rps` in scalars: every
+        tick asks for one."""
+        last, window, block = self._count - 1, self.periods.window_bins, self.periods.block_bins
+        if last < window:
+            return nan
+        means = [self._mean_at(RATE, row, block) for row in range(last - window + block, last + 1)]
+        return max(means) if all(map(isfinite, means)) else nan
+
     def target(self, rows: Rows, horizon_bins: int) -> Values:
         """Log of the peak relative to the level; NaN where not known."""
         peak = self.peak_rps(rows, horizon_bins)
         return np.log(peak + self.floor_rps) - self.levels[rows]
 
-    def _list_of_means(self) -> tuple[Rows, Rows, Rows]:
-        """The recent means that features need: the column summed, how many bins back each
-        ends and how long it is."""
+    def _ends_of_means(self) -> tuple[Rows, Rows]:
+        """Where the recent means that features need end and, after all of those, where they
+        begin: how many places before a row's running sums, and the first place of that column."""
         half, short = min(30, self._longest // 2), min(30, self._longest)
         window = self.periods.window_bins
         wanted = [(RATE, 0, bins) for bins in self._recent_bins]
@@ -239,17 +248,21 @@ class Frame:
         wanted += [(SQUARE, 0, bins) for bins in self._spans]
         wanted += [(SWING, 0, short), (SWING, 0, self._spans[-1]), (NOISE, 0, short)]
         wanted += [(RATE, 0, window)]
-        summed, offsets, bins = np.array(wanted).T
-        return summed, offsets, bins
+        summed, back, bins = np.array(wanted).T
+        back = np.concatenate((back, back + bins)) * WIDTH
+        first = np.concatenate((summed, summed))
+        return first - back, first
 
     def _means(self, rows: Rows) -> Values:
         """Every recent mean that features are made of, shape (rows, means)."""
-        after = rows[:, None] + 1
-        last = np.maximum(after - self._offsets, 0) * WIDTH + self._summed
-        first = np.maximum(after - self._offsets - self._bins, 0) * WIDTH + self._summed
-        sums, known = self._sums.ravel(), self._known.ravel()
+        places, first = self._ends
+        at = (rows[:, None] + 1) * WIDTH + places
+        np.maximum(at, first, out=at)
+        sums, known = self._sums.ravel().take(at), self._known.ravel().take(at)
+        means: Values
+        count = len(first) // 2
         with np.errstate(invalid="ignore", divide="ignore"):
-            means: Values = (sums[last] - sums[first]) / (known[last] - known[first])
+            means = (sums[:, :count] - sums[:, count:]) / (known[:, :count] - known[:, count:])
         return means
 
     def _shifted(self, column: int, rows: Rows, bins: int | Rows) -> Values:

@@ -102,7 +102,7 @@ class Forecaster:
 
     def fit_due(self) -> FitJob | None:
         """A job when the model is old, aims elsewhere, or has far less history than there is."""
-        known = len(self.history.rates)
+        known = self.known_bins
         if known < ENOUGH_BINS:
             return None
         age_bins = self.history.end_bin - (self._fitted_bin or 0)
@@ -183,9 +183,7 @@ class Forecaster:
     def _close_bin(self, rate: float) -> None:
         self._frame.extend(np.array([rate]))
         self._predict()
-        # The window that ends with this bin opened so many bins ago, whatever the horizon.
-        opened = np.array([len(self._frame) - 1 - self.periods.window_bins])
-        peak = float(self._frame.peak_rps(opened, 0)[0]) if opened[0] >= 0 else float("nan")
+        peak = self._frame.last_peak_rps()
         for horizon, used in self._used.items():
             self._calibrations[horizon].settle(used, peak)
 

@@ -104,7 +104,8 @@ class LocationScale:
         shape (rows, 3)."""
         made = [self._lines(features[at : at + CHUNK]) for at in range(0, len(features), CHUNK)]
         _, lowest, highest = self.limits
-        lines = np.minimum(np.maximum(np.concatenate(made), lowest), highest)
+        lines = made[0] if len(made) == 1 else np.concatenate(made)
+        lines = np.minimum(np.maximum(lines, lowest), highest)
         mixed: Values = (lines * self.share[:, :, None]).sum(axis=1)
         mixed[:, 1:] = np.exp(mixed[:, 1:])
         return mixed
@@ -231,10 +232,12 @@ def _robust(features: Values, columns: Rows, target: Values) -> Linear:
 def _ridge(scaled: Values, target: Values, weight: Values) -> tuple[Values, float]:
     """Weights of the columns, and the intercept."""
     # Only the process that fits pays for scikit-learn's memory; the daemon just uses the result.
+    from sklearn import config_context
     from sklearn.linear_model import Ridge
 
     ridge = Ridge(alpha=PENALTY * len(target), solver="cholesky")
-    ridge.fit(scaled, target, sample_weight=weight)
+    with config_context(assume_finite=True, skip_parameter_validation=True):
+        ridge.fit(scaled, target, sample_weight=weight)
     return ridge.coef_, float(ridge.intercept_)
 
 
