@@ -19,6 +19,7 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.sample.logits_processor.interface import BatchUpdate, LogitsProcessor
 
 VARIABLE = "PACE_STEP_S"
+LONGEST_STEP_S = 10.0
 
 
 def rest_between_steps() -> None:
@@ -30,7 +31,7 @@ class Pace(LogitsProcessor):
     """Waits once a step and changes nothing; lives in the process that runs the model."""
 
     def __init__(self, vllm_config: VllmConfig, device: torch.device, is_pin_memory: bool) -> None:
-        self._step_s = float(os.environ.get(VARIABLE, "0"))
+        self._step_s = _step_s(os.environ.get(VARIABLE, "0"))
         rest_between_steps()
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
@@ -52,3 +53,13 @@ class PacedScheduler(AsyncScheduler):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         rest_between_steps()
+
+
+def _step_s(text: str) -> float:
+    try:
+        step_s = float(text)
+    except ValueError:
+        step_s = -1.0
+    if not 0 <= step_s <= LONGEST_STEP_S:
+        raise ValueError(f"{VARIABLE}: {text!r} is no number of seconds up to {LONGEST_STEP_S:g}")
+    return step_s
