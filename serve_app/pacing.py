@@ -1,11 +1,10 @@
 """A real engine at the pace of a larger model, which leaves the cores alone while it waits.
 
-The tiny model's step is over in 2 ms, and between steps vLLM's processes spin until the next: two
-engines take two cores wholly, share the speed of one, and hold up whoever sends the load. In
-`engine_args`, `logits_processors: [serve_app.pacing:Pace]` has each step wait for PACE_STEP_S
-seconds, as it would for a GPU (25 ms is an 8B model's), and `scheduler_cls:
-serve_app.pacing.PacedScheduler` has the engine's own process rest, too. Scheduling, KV cache,
-metrics and answers stay vLLM's own.
+The tiny model's step is over in 3 ms, and between steps vLLM's processes spin until the next: two
+engines take two cores wholly and hold up whoever sends the load. In `engine_args`,
+`logits_processors: [serve_app.pacing:Pace]` has each step wait for PACE_STEP_S seconds, as it would
+for a GPU, and `scheduler_cls: serve_app.pacing.PacedScheduler` has the engine's own process rest,
+too. Scheduling, KV cache, metrics and answers stay vLLM's own.
 """
 
 import os

@@ -1,5 +1,5 @@
 """The capacity of real vLLM: what Leadtime learns from its metrics is what a bench finds at its
-clients."""
+clients, and long contexts lower it before first tokens are late."""
 
 import json
 import subprocess
@@ -30,8 +30,8 @@ SLOTS = 8
 TTFT_S = 1.0
 SHORT, LONG = (8, 72), (340, 20)
 """Words of the prompt, each two tokens of this model, and tokens of the answer: of short requests
-the KV cache holds as many as there are slots, of long ones three. A slot is free for about a
-tenth of a second before Serve fills it again, so that short ones stay for over two."""
+the KV cache holds as many as there are slots, of long ones three. Short ones stay for over two
+seconds: a slot that stands free until Serve fills it again should count for little."""
 BLOCK_TOKENS = 128
 BLOCKS = 3 * -(-(2 * LONG[0] + LONG[1]) // BLOCK_TOKENS) + 1  # vLLM keeps one for itself
 
