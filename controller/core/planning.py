@@ -386,7 +386,7 @@ class Planner:
         return Limits(
             minimum=self.settings.min_replicas,
             maximum=self.settings.max_replicas,
-            held=max((count for _, count in self._needs), default=0),
+            held=max([count for _, count in self._needs], default=0),
             before=self._before(observation.replicas, self._wanted),
             in_doubt=doubtful(observation),
             pressed=pressed_s >= self.lead_s,

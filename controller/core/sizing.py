@@ -70,10 +70,10 @@ def needs(
     widest = max(enough)
     late = risk.risk((demand / capacity_rps).ravel(), widest).reshape(widest + 1, *demand.shape)
     demand *= price * weights(forecasts[0].probabilities)
-    late_cost = (late * demand).sum(axis=2)
+    late_cost = np.matmul(late.transpose(1, 0, 2), demand[:, :, None])[:, :, 0]
     found = []
     for place, (made, extra) in enumerate(zip(forecasts, extra_rps, strict=True)):
-        cost, counts = late_cost[: enough[place] + 1, place], _counts(enough[place])
+        cost, counts = late_cost[place, : enough[place] + 1], _counts(enough[place])
         cheapest = int((counts + cost).argmin())
         if cheapest < held:
             cheapest = min(held, int((counts + KEEP * cost).argmin()))

@@ -1,7 +1,7 @@
 """The load kept in equal bins: a history in which gaps stay gaps."""
 
 from collections.abc import Sequence
-from math import floor
+from math import floor, nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,14 +112,15 @@ class History:
 
     def _close_before(self, number: int) -> list[float]:
         """Close the bins before `number`: the one being filled, and gaps as unknown."""
-        if number <= self.end_bin:
+        missing = number - self.end_bin
+        if missing <= 0:
             return []
-        known = self._covered_s >= self._bin_s / 2
-        rates = [self._count / self._covered_s if known else float("nan")]
-        rates += [float("nan")] * min(number - self.end_bin - 1, self._memory_bins)
-        if number - self.end_bin > self._memory_bins:
+        if missing > self._memory_bins:
             self._begin(number)
             return []
+        known = self._covered_s >= self._bin_s / 2
+        rates = [self._count / self._covered_s if known else nan]
+        rates += [nan] * (missing - 1)
         self._count = self._covered_s = 0.0
-        self._rates.extend(np.asarray(rates).reshape(-1, 1))
+        self._rates.extend(np.array(rates).reshape(-1, 1))
         return rates

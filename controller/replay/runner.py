@@ -35,7 +35,10 @@ def run(plant: Plant, policy: Policy, *, tick_s: float = 10.0) -> Score:
     ticks = 0
     while (at_s := plant.start_s + ticks * tick_s) < plant.end_s:
         plant.advance(at_s)
-        plant.set_target(policy.tick(plant.view()))
+        view = plant.view()
+        wanted = policy.tick(view)
+        if wanted != view.target:
+            plant.set_target(wanted)
         ticks += 1
     return plant.finish()
 

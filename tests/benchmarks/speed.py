@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from threadpoolctl import threadpool_limits
+
 from controller.commands.recordings import Synthetic
 from controller.replay.ours import Leadtime
 from controller.replay.plant import ColdStart, PlantSettings
@@ -31,7 +33,8 @@ def rival_and_ours() -> tuple[float, float]:
         policy = Leadtime(ready_planner(played), played.settings.slots, EPOCH_S)
         run(played.plant(), policy, tick_s=played.tick_s)
 
-    return _times_real(scenario, rule), _times_real(scenario, ours)
+    with threadpool_limits(1):
+        return _times_real(scenario, rule), _times_real(scenario, ours)
 
 
 def _scenario() -> Scenario:

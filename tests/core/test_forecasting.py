@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.core.forecasting import fitting, last_value, location_scale
+from controller.core.forecasting import fitting, last_value, location_scale, seasons
 from controller.core.forecasting.calibration import Calibration
 from controller.core.forecasting.features import Frame, Rows
 from controller.core.forecasting.forecaster import PROBABILITIES, Forecaster
@@ -45,6 +45,33 @@ def test_features_never_see_the_future() -> None:
     np.testing.assert_array_equal(
         every_feature(frame_of(rates), rows), every_feature(frame_of(changed), rows)
     )
+
+
+@given(
+    st.lists(st.one_of(st.floats(0, 1e4), st.just(float("nan"))), min_size=1, max_size=60),
+    st.integers(0, 1500),
+)
+def test_the_last_features_are_those_of_the_last_row(rates: list[float], before: int) -> None:
+    frame = frame_of(np.append(daily(SHORT_DAY, 3, seed=6)[:before], rates))
+    horizons = np.array([2, HORIZON, 700])
+    whole = frame.features(np.full(3, len(frame) - 1), horizons)
+    np.testing.assert_allclose(frame.last_features(horizons.tolist()), whole, atol=1e-9)
+
+
+@given(
+    st.lists(st.one_of(st.floats(-9, 9), st.just(float("nan"))), min_size=1, max_size=40),
+    st.integers(-30, 30),
+    st.integers(1, 20),
+    st.integers(1, 20),
+)
+def test_the_largest_level_is_that_of_each_window(
+    levels: list[float], first: int, count: int, width: int
+) -> None:
+    found = seasons.largest(np.array(levels), first, count, width)
+    for place, value in enumerate(found.tolist()):
+        start = max(first + place, 0)
+        inside = [x for x in levels[start : max(first + place + width, 0)] if x == x]
+        np.testing.assert_equal(value, max(inside, default=np.nan))
 
 
 def test_the_target_is_the_largest_block_mean_of_its_window() -> None:

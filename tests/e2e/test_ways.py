@@ -270,8 +270,9 @@ def test_a_raised_floor_is_the_target_within_a_second(ways: Ways) -> None:
             asked_s = next(at_s for at_s, floor in floors.answered if floor == replicas)
             print(f"floor {replicas}: asked for after {asked_s - raised_s:.2f} s", end=", ")
             print(f"target after {took_s[replicas]:.2f} s")
+            # Processes that start take both cores, and Serve's controller its time for a round.
+            steady = ways.await_running("slow", replicas)
         assert max(took_s[3], took_s[4]) <= 1.0
-        steady = ways.await_running("slow", 4)
         assert first <= steady
         seen = set()
         for _ in range(30):

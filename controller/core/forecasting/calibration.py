@@ -30,11 +30,11 @@ class Calibration:
         self._tails = 1.0 - probabilities
         self._median = int(np.argmin(np.abs(probabilities - 0.5)))
         self._high = int(np.argmin(np.abs(probabilities - 0.95)))
-        self._covered = [int(np.argmin(np.abs(probabilities - q))) for q in COVERED]
+        self._covered = np.array([np.argmin(np.abs(probabilities - q)) for q in COVERED])
         self._rate = RATE * min(10.0, 8640 / periods.season_bins)
         self._decay = 1.0 - 1.0 / periods.season_bins
         self.theta: Values = np.zeros(len(probabilities))
-        self._inside: Values = np.zeros(len(COVERED))
+        self._inside = [0.0] * len(COVERED)
         self._seen = 0.0
         self._misses = 0.0
         self.holds = True
@@ -46,7 +46,8 @@ class Calibration:
         """Share of outcomes at or below each quantile over about the last season."""
         if self._seen < 1:
             return {}
-        return dict(zip(COVERED, (self._inside / self._seen).tolist(), strict=True))
+        shares = [inside / self._seen for inside in self._inside]
+        return dict(zip(COVERED, shares, strict=True))
 
     def _watch(self, missed: bool) -> None:
         """Whether the 95 % quantile still holds: lost when 80 % of the last 30 outcomes or so lay
@@ -68,9 +69,10 @@ class Calibration:
         if len(self._pending) == self._pending.maxlen and isfinite(peak_rps):
             above = peak_rps > self._pending[0]
             self.theta += self._rate * (above - self._tails)
-            self._inside *= self._decay
-            self._inside += ~above[self._covered]
+            missed = above[self._covered].tolist()
+            for place, outside in enumerate(missed):
+                self._inside[place] = self._inside[place] * self._decay + (not outside)
             self._seen = self._seen * self._decay + 1.0
             self._watch(above.item(self._high))
-            self.surprised = above.item(self._covered[-1])
+            self.surprised = missed[-1]
         self._pending.append(quantiles)

@@ -4,7 +4,8 @@ All logarithms are natural and taken of a rate plus `floor_rps`, a small share o
 rate. Missing features are NaN. One code path serves whole histories and single ticks.
 """
 
-from math import isfinite, log, nan, pi
+from collections.abc import Iterable
+from math import cos, isfinite, log, log1p, nan, pi, sin, sqrt
 from typing import TypeVar
 
 import numpy as np
@@ -70,7 +71,6 @@ class Frame:
         self._spans = [k for k in (60, 180, 360) if k <= self._longest] or [self._longest]
         blocks = max(2, min(10, self._longest // periods.window_bins))
         self._steps = np.arange(blocks) * periods.window_bins
-        self._block_ends = np.arange(periods.block_bins, periods.window_bins + 1)
         self.columns = Columns(len(self._recent_bins) + 3, len(self._spans) + 6)
         self._ends = self._ends_of_means()
         self._count = 0
@@ -165,6 +165,49 @@ class Frame:
         self._seasonal(rows, rows + horizon_bins, made)
         return made
 
+    def last_features(self, horizons: Iterable[int]) -> Values:
+        """`features` at the last bin of windows that open so many bins later, a row each, in
+        scalars: a third of the time, and every tick asks for them."""
+        row = self._count - 1
+        level = self._values.item(row, LEVEL)
+        recent = self._recent_at(row, level)
+        return np.array([recent + self._seasonal_at(row, row + bins, level) for bins in horizons])
+
+    def _recent_at(self, row: int, level: float) -> list[float]:
+        count, spans = len(self._recent_bins), len(self._spans)
+        means = self._means_at(row)
+        logs = [log(mean + self.floor_rps) for mean in means[: count + 2]]
+        at = row - self._steps
+        blocks = self._values[at[at >= 0], LEVEL].tolist()
+        peak = max([block for block in blocks if isfinite(block)], default=nan) - level
+        before = blocks[1] if len(blocks) > 1 else nan
+        moves = [held - level for held in logs[:count]]
+        moves += before - level, logs[count] - logs[count + 1], peak
+        first = count + 2
+        middle, square = means[first : first + spans], means[first + spans : first + 2 * spans]
+        restless = [
+            sqrt(max(power - mean * mean, 0.0)) for power, mean in zip(square, middle, strict=True)
+        ]
+        restless += means[first + 2 * spans : first + 2 * spans + 3]
+        window, season = self.periods.window_bins, self.periods.season_bins
+        since = min((row - self._last_jump.item(row)) / window, season / window)
+        counted = means[-1] * self.periods.window_s
+        moves += [log(each + TINY) for each in restless]
+        return [*moves, log1p(since), log1p(counted), peak]
+
+    def _seasonal_at(self, row: int, ahead: int, level: float) -> list[float]:
+        profiles = self.seasons.profiles
+        now, then = self.seasons.row(row), self.seasons.row(ahead)
+        moved = [later - sooner for later, sooner in zip(then[:profiles], now, strict=False)]
+        beside = [min(max(other - level, -3.0), 3.0) for other in then[: profiles + 2]]
+        above = [max(other, 0.0) for other in beside]
+        highest, typical, lowest = then[profiles:]
+        usual, season = then[0], self.periods.season_bins
+        angle = 2 * pi * ((ahead + self.first_bin) % season) / season
+        spread = highest - usual, highest - lowest, typical - usual, abs(moved[0])
+        turn = sin(angle), cos(angle), sin(2 * angle), cos(2 * angle)
+        return [*moved, *beside, *above, *spread, *turn]
+
     def _recent(self, rows: Rows, made: Values) -> None:
         means, at = self._means(rows), self.columns
         base = self.levels[rows, None]
@@ -216,11 +259,16 @@ class Frame:
     def peak_rps(self, rows: Rows, horizon_bins: int | Rows) -> Values:
         """Peak demand of the window that opens `horizon_bins` after each row: its largest
         block mean, in requests per second; NaN where not known."""
-        ends = (rows + horizon_bins)[:, None] + self._block_ends
-        inside = ends < self._count
-        means = self._mean(RATE, np.where(inside, ends, 0), self.periods.block_bins)
-        means = np.where(inside, means, np.nan)
-        peak: Values = means.max(axis=1)
+        block, window = self.periods.block_bins, self.periods.window_bins
+        windows = max(self._count - window, 0)
+        means = self._mean(RATE, np.arange(self._count), block)
+        peaks = means[block : block + windows]
+        for end in range(block + 1, window + 1):
+            peaks = np.maximum(peaks, means[end : end + windows])
+        opened = rows + horizon_bins
+        inside = opened < windows
+        peak = np.full(opened.shape, np.nan)
+        peak[inside] = peaks[opened[inside]]
         return peak
 
     def last_peak_rps(self) -> float:
@@ -264,6 +312,19 @@ class Frame:
         with np.errstate(invalid="ignore", divide="ignore"):
             means = (sums[:, :count] - sums[:, count:]) / (known[:, :count] - known[:, count:])
         return means
+
+    def _means_at(self, row: int) -> list[float]:
+        """The same at one row."""
+        places, first = self._ends
+        at = np.maximum(places + (row + 1) * WIDTH, first)
+        sums, known = self._sums.ravel().take(at).tolist(), self._known.ravel().take(at).tolist()
+        half = len(sums) // 2
+        return [
+            (sums[k] - sums[half + k]) / (known[k] - known[half + k])
+            if known[k] > known[half + k]
+            else nan
+            for k in range(half)
+        ]
 
     def _shifted(self, column: int, rows: Rows, bins: int | Rows) -> Values:
         at = rows - bins

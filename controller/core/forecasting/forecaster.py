@@ -33,6 +33,7 @@ class Forecaster:
         self._horizons_s = horizons_s
         self._reach_s = reach_s
         self._models: tuple[Model, ...] = ()
+        self._names: dict[int, str] = {}
         self._calibrations: dict[int, Calibration] = {}
         self._spares: tuple[last_value.LastValue, ...] = ()
         self._answering: tuple[Model, ...] = ()
@@ -47,7 +48,7 @@ class Forecaster:
     @property
     def surprised(self) -> bool:
         """Whether the last window known peaked above its 99 % quantile at the longest horizon."""
-        return self._calibrations[self._models[-1].horizon_bins].surprised
+        return self._calibrations[self._longest].surprised
 
     @property
     def model_name(self) -> str:
@@ -88,15 +89,14 @@ class Forecaster:
         if not self._issued:
             return None
         needed = self.periods.horizon_bins(now_s - self.history.end_s + ahead_s)
-        model = min(self._models, key=lambda m: abs(m.horizon_bins - needed))
-        quantiles = self._used[model.horizon_bins]
+        horizon = min(self._names, key=lambda bins: abs(bins - needed))
         return Forecast(
             now_s,
             ahead_s,
             LEVELS,
-            tuple(quantiles.tolist()),
-            model.name,
-            self._calibrations[model.horizon_bins].coverage,
+            tuple(self._used[horizon].tolist()),
+            self._names[horizon],
+            self._calibrations[horizon].coverage,
             trusted=self._trusted,
         )
 
@@ -132,10 +132,9 @@ class Forecaster:
         a day-long season."""
         if age_bins < self.periods.fraction_bins(1 / 24):
             return False
-        now = [model.horizon_bins for model in self._models]
         return any(
             abs(wanted - have) > max(1, 0.1 * have)
-            for wanted, have in zip(self._wanted_horizons(), now, strict=True)
+            for wanted, have in zip(self._wanted_horizons(), self._names, strict=True)
         )
 
     def _wanted_horizons(self) -> tuple[int, ...]:
@@ -158,6 +157,8 @@ class Forecaster:
             self._models = tuple(
                 last_value.prior(horizon, PROBABILITIES) for horizon in self._wanted_horizons()
             )
+        self._names = {model.horizon_bins: model.name for model in self._models}
+        self._longest = self._models[-1].horizon_bins
         old = sorted(self._calibrations.items())
         self._calibrations = {
             model.horizon_bins: self._calibration(model, position, old)
@@ -189,8 +190,7 @@ class Forecaster:
 
     def _predict(self) -> None:
         for model in self._answering:
-            rows = np.full(len(model.horizons), len(self._frame) - 1)
-            made = model.quantiles(self._frame, rows)
+            made = model.latest(self._frame)
             if np.isfinite(made).all():
                 for horizon, quantiles in zip(model.horizons.tolist(), made, strict=True):
                     self._issued[horizon] = self._calibrations[horizon].correct(quantiles)
@@ -202,9 +202,8 @@ class Forecaster:
     def _lean_on_last_value(self) -> None:
         """Raise the upper quantiles to those of the cheap model: after a shift of level the
         fitted one expects a return to the usual, and covers 49 to 73 % where it says 95."""
-        row = np.array([len(self._frame) - 1])
         for spare in self._spares:
-            last = spare.quantiles(self._frame, row)[0]
+            last = spare.latest(self._frame)[0]
             used = self._used.get(spare.horizon_bins, last).copy()
             used[UPPER:] = np.fmax(used[UPPER:], last[UPPER:])
             self._used[spare.horizon_bins] = used

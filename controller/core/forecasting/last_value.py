@@ -29,6 +29,10 @@ class LastValue:
         """Quantiles of peak demand (requests per second), shape (rows, probabilities)."""
         return np.maximum(np.exp(frame.levels[rows, None] + self.shape) - frame.floor_rps, 0.0)
 
+    def latest(self, frame: Frame) -> Values:
+        """`quantiles` at the last row, shape (1, probabilities)."""
+        return self.quantiles(frame, np.array([len(frame) - 1]))
+
 
 def prior(horizon_bins: int, probabilities: Values) -> LastValue:
     """For a deployment nobody has seen yet: a log-normal peak of deviation 0.25."""

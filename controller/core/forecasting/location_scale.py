@@ -17,13 +17,13 @@ from controller.core.forecasting.features import Frame, Rows
 from controller.core.windows import Values
 
 STRIDE = 6
+MOST_ROWS = 10_000
 HUBER = 1.5
 PENALTY = 0.01
-ROUNDS = 6
+ROUNDS, SETTLED = 6, 1e-4
 CLIP = 5.0
 MIN_ROWS = 120
 SHARPNESS = 8
-CHUNK = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,30 +91,33 @@ class LocationScale:
         return int(self.horizons[0])
 
     def quantiles(self, frame: Frame, rows: Rows) -> Values:
-        """Quantiles of peak demand (requests per second), shape (rows, probabilities). With
-        several maps there is one row for each."""
-        parameters = self.parameters(frame.features(rows, self.horizons))
-        location, above, below = parameters[:, 0], parameters[:, 1], parameters[:, 2]
-        scale = np.where(self.shape >= 0, above[:, None], below[:, None])
-        logs = (frame.levels[rows] + location)[:, None] + scale * self.shape
+        """Quantiles of peak demand (requests per second), shape (rows, probabilities)."""
+        return self._around(frame.levels[rows, None], frame.features(rows, self.horizons))
+
+    def latest(self, frame: Frame) -> Values:
+        """`quantiles` at the last row, shape (maps, probabilities)."""
+        return self._around(frame.levels[-1], frame.last_features(self.horizons.tolist()))
+
+    def _around(self, levels: Values | np.float64, features: Values) -> Values:
+        parameters = self.parameters(features)
+        location, above, below = parameters[:, :1], parameters[:, 1:2], parameters[:, 2:]
+        logs = levels + location + np.where(self.shape >= 0, above, below) * self.shape
         return np.maximum(np.exp(logs) - self.floor_rps, 0.0)
 
     def parameters(self, features: Values) -> Values:
         """Location of the target, and its scales above and below, for each row of features;
         shape (rows, 3)."""
-        made = [self._lines(features[at : at + CHUNK]) for at in range(0, len(features), CHUNK)]
-        _, lowest, highest = self.limits
-        lines = made[0] if len(made) == 1 else np.concatenate(made)
-        lines = np.minimum(np.maximum(lines, lowest), highest)
-        mixed: Values = (lines * self.share[:, :, None]).sum(axis=1)
-        mixed[:, 1:] = np.exp(mixed[:, 1:])
-        return mixed
-
-    def _lines(self, features: Values) -> Values:
         mean, inverse_sd, weights = self.lines
+        intercept, lowest, highest = self.limits
         scaled = _standard(features[:, None, None, :], mean, inverse_sd)
-        made: Values = (scaled * weights).sum(axis=-1) + self.limits[0]
-        return made
+        scaled *= weights
+        lines = scaled.sum(axis=-1)
+        lines += intercept
+        np.minimum(np.maximum(lines, lowest, out=lines), highest, out=lines)
+        lines *= self.share[:, :, None]
+        mixed: Values = lines.sum(axis=1)
+        np.exp(mixed[:, 1:], out=mixed[:, 1:])
+        return mixed
 
 
 def together(models: Sequence[LocationScale]) -> LocationScale:
@@ -137,7 +140,8 @@ def together(models: Sequence[LocationScale]) -> LocationScale:
 
 
 def fit(frame: Frame, horizon_bins: int, probabilities: Values) -> LocationScale | None:
-    """Learn from every sixth bin of a frame; None when fewer than 120 rows have targets.
+    """Learn from every sixth bin of a frame, or from about 10,000 where there are more; None when
+    fewer than 120 rows have targets.
 
     Seasonal features come in only once a whole season of rows has them: a column empty in
     training and filled in use is worse than none (1.29 against 0.86 pinball with exactly one
@@ -160,10 +164,21 @@ def fit(frame: Frame, horizon_bins: int, probabilities: Values) -> LocationScale
     if has_season:
         pairs.append(_fit_pair(frame, features, target, seasoned, judged, seasonal=True))
     model = _assembled(frame, horizon_bins, pairs)
-    location, above, below = model.parameters(features[judged]).T
+    location, above, below = _mixed(pairs, model.share[0], features[judged])
     distance = target[judged] - location
     scores = np.clip(distance / np.where(distance >= 0, above, below), -6, 6)
     return replace(model, shape=np.quantile(scores, probabilities)[None, :])
+
+
+def _mixed(pairs: Sequence[Pair], share: Values, features: Values) -> Values:
+    """`LocationScale.parameters` before it is assembled, for many rows; shape (3, rows)."""
+    mixed = np.zeros((3, len(features)))
+    for pair, part in zip(pairs, share.tolist(), strict=True):
+        mixed[0] += part * pair.location(features)
+        mixed[1] += part * pair.above(features)
+        mixed[2] += part * pair.below(features)
+    np.exp(mixed[1:], out=mixed[1:])
+    return mixed
 
 
 def _assembled(frame: Frame, horizon_bins: int, pairs: Sequence[Pair]) -> LocationScale:
@@ -185,7 +200,8 @@ def _assembled(frame: Frame, horizon_bins: int, pairs: Sequence[Pair]) -> Locati
 
 
 def _stride(frame: Frame) -> int:
-    return STRIDE if frame.periods.season_bins > 1000 else 1
+    least = STRIDE if frame.periods.season_bins > 1000 else 1
+    return max(least, len(frame) // MOST_ROWS)
 
 
 def _fit_pair(
@@ -210,7 +226,7 @@ def _fit_pair(
 def _log_scale(features: Values, columns: Rows, distance: Values) -> LogScale:
     """Ridge of the log distance of the targets on one side (`distance` >= 0)."""
     side = distance >= 0
-    scaled, scale = _scaled(features[side][:, columns])
+    scaled, scale = _scaled(features[np.ix_(side, columns)])
     logs = np.log(distance[side] + 0.01)
     weights, intercept = _ridge(scaled, logs, np.ones(len(logs)))
     low, high = np.quantile(scaled @ weights + intercept, [0.01, 0.99])
@@ -220,9 +236,12 @@ def _log_scale(features: Values, columns: Rows, distance: Values) -> LogScale:
 def _robust(features: Values, columns: Rows, target: Values) -> Linear:
     """Huber regression by iterated weights (Huber 1964), its bend at 1.5 robust deviations."""
     scaled, scale = _scaled(features[:, columns])
-    weight = np.ones(len(target))
+    weight, before = np.ones(len(target)), np.full(scaled.shape[1], np.inf)
     for _ in range(ROUNDS):
         weights, intercept = _ridge(scaled, target, weight)
+        if np.abs(weights - before).max() < SETTLED:
+            break
+        before = weights
         distance = np.abs(target - scaled @ weights - intercept)
         bend = HUBER * max(1.4826 * float(np.median(distance)), 1e-6)
         weight = np.minimum(1.0, bend / np.maximum(distance, 1e-12))
@@ -233,12 +252,19 @@ def _ridge(scaled: Values, target: Values, weight: Values) -> tuple[Values, floa
     """Weights of the columns, and the intercept."""
     # Only the process that fits pays for scikit-learn's memory; the daemon just uses the result.
     from sklearn import config_context
-    from sklearn.linear_model import Ridge
+    from sklearn.linear_model import ridge_regression
 
-    ridge = Ridge(alpha=PENALTY * len(target), solver="cholesky")
+    centre, level = (weight @ each / weight.sum() for each in (scaled, target))
     with config_context(assume_finite=True, skip_parameter_validation=True):
-        ridge.fit(scaled, target, sample_weight=weight)
-    return ridge.coef_, float(ridge.intercept_)
+        weights: Values = ridge_regression(
+            scaled - centre,
+            target - level,
+            PENALTY * len(target),
+            sample_weight=weight,
+            solver="cholesky",
+            check_input=False,
+        )
+    return weights, float(level - centre @ weights)
 
 
 def _scaled(features: Values) -> tuple[Values, tuple[Values, Values]]:
@@ -253,7 +279,8 @@ def _scaled(features: Values) -> tuple[Values, tuple[Values, Values]]:
 
 def _standard(features: Values, mean: Values, inverse_sd: Values) -> Values:
     """Features with mean 0 and deviation 1, within 5 deviations; missing ones are 0."""
-    scaled = (features - mean) * inverse_sd
+    scaled: Values = features - mean
+    scaled *= inverse_sd
     scaled[~np.isfinite(scaled)] = 0.0
-    made: Values = np.minimum(np.maximum(scaled, -CLIP), CLIP)
-    return made
+    np.maximum(scaled, -CLIP, out=scaled)
+    return np.minimum(scaled, CLIP, out=scaled)

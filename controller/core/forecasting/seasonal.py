@@ -30,6 +30,10 @@ class Seasonal:
         usual = frame.levels[rows] + np.nan_to_num(_moved(frame, rows, self.horizon_bins))
         return np.maximum(np.exp(usual[:, None] + self.shape) - frame.floor_rps, 0.0)
 
+    def latest(self, frame: Frame) -> Values:
+        """`quantiles` at the last row, shape (1, probabilities)."""
+        return self.quantiles(frame, np.array([len(frame) - 1]))
+
 
 def fit(frame: Frame, horizon_bins: int, probabilities: Values) -> Seasonal | None:
     """The empirical quantiles of what is left of the peak; None where less than a season of

@@ -4,6 +4,8 @@ Everything here about a bin uses data at least most of a season old, so it is kn
 before the bin comes and is computed once, in blocks.
 """
 
+from math import nan
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -54,6 +56,14 @@ class SeasonTable:
         found = self._rows[np.where(inside, places, 0)]
         return np.where(inside[:, None], found, np.nan)
 
+    def row(self, row: int) -> list[float]:
+        """The table at one row, as `at`."""
+        place = row - self._first_row
+        if place < len(self._rows):
+            made: list[float] = self._rows[place].tolist()
+            return made
+        return [nan] * self.columns
+
     def extend(self, levels: Values, sums: Values, known: Counts) -> None:
         """Make rows for every bin whose past is in the history, a block at a time.
 
@@ -86,28 +96,31 @@ class SeasonTable:
         """Largest level from `reach_bins` before each bin to as far after its window; the
         level at a window's last bin is that window's mean. Shape of `days`."""
         width = 2 * self._reach + self._periods.window_bins
-        return np.array([_largest(levels, day[0] - self._reach, len(day), width) for day in days])
+        return np.array([largest(levels, day[0] - self._reach, len(day), width) for day in days])
 
 
-def _largest(levels: Values, first: int, count: int, width: int) -> Values:
+def largest(levels: Values, first: int, count: int, width: int) -> Values:
     """The largest known level in each of `count` windows, the first of which is at `first`."""
     last = first + count + width - 1
     inside = levels[max(0, first) : max(0, last)]
     front = min(max(0, -first), count + width - 1)
     padded = np.full(count + width - 1, -np.inf)
     padded[front : front + len(inside)] = np.where(np.isfinite(inside), inside, -np.inf)
-    largest: Values = np.lib.stride_tricks.sliding_window_view(padded, width).max(axis=1)
-    return np.where(np.isfinite(largest), largest, np.nan)
+    # The largest of 1, 2, 4, ... bins, then of two such runs that cover the width.
+    runs, reached = padded, 1
+    while 2 * reached <= width:
+        runs, reached = np.maximum(runs[:-reached], runs[reached:]), 2 * reached
+    found = np.maximum(runs[:count], runs[width - reached :])
+    return np.where(np.isfinite(found), found, np.nan)
 
 
 def _means(days: NDArray[np.int64], bins: int, sums: Values, known: Counts) -> Values:
     """Mean rate over `bins` bins centred on each bin of `days`; NaN where nothing is known."""
-    held = len(sums) - 1
-    last = np.clip(days + (bins + 1) // 2, 0, held)
-    first = np.clip(days - bins // 2, 0, held)
-    count = known[last] - known[first]
+    last, first = days + (bins + 1) // 2, days - bins // 2
+    count = known.take(last, mode="clip") - known.take(first, mode="clip")
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(count > 0, (sums[last] - sums[first]) / count, np.nan)
+        total = sums.take(last, mode="clip") - sums.take(first, mode="clip")
+        return np.where(count > 0, total / count, np.nan)
 
 
 def _weighted(days: Values) -> Values:
