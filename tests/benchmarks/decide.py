@@ -1,7 +1,8 @@
 """`make bench-decide`: our planner against every rival tuned in hindsight, on the fifteen windows.
 
 Ours has its defaults and the SLO and nothing else; every rival has, in each window, its cheapest
-setting at 99 % and at what we violated (see `controller.replay.sweep`). Runs are cached.
+setting at 99 % and at what we violated (see `controller.replay.sweep`). Runs are cached. Whole runs
+also tell what the rivals come to when they were tuned in the window before.
 """
 
 import argparse
@@ -34,6 +35,7 @@ from controller.replay.runs import play_ours
 from controller.replay.scenario import LEADS_S, Scenario, fifteen_windows
 from controller.replay.tables import Splits, as_json, ratio
 from controller.replay.trace import TraceError
+from tests.benchmarks.carried import carried, carried_table
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
 
@@ -75,6 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     splits: Splits = {(s.name, s.lead_s): split_of(s, cache, options.choosing) for s in scenarios}
     console.print(window_table(results, splits), policy_table(results))
     console.print(summary_table(results, splits))
+    if followed := carried(results, scenarios, cache):
+        console.print(carried_table(followed))
     console.print(f"{len(results)} scenarios in {(time.monotonic() - began_s) / 60:.1f} min")
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
