@@ -15,6 +15,7 @@ from controller.core.types import Forecast
 
 WIDEST_SPREAD = 3.0
 MEDIAN = 0.5
+LEAST_RPS = 1e-9  # one request in thirty years: less is no load to be compared with
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ def _followed(
     """The usual load moved by a share of the way to what it can be, given what is seen."""
     usual_rps, seen_rps = usual.at(MEDIAN), near.at(MEDIAN)
     same = replace(usual, at_s=near.at_s)
-    if usual_rps <= 0 or seen_rps <= 0:
+    if min(usual_rps, seen_rps) < LEAST_RPS:
         return same
     possible_rps = min(max(usual_rps, seen_rps / _growth(running, usual_rps)), seen_rps)
     return _scaled(same, 1 + share * (possible_rps / usual_rps - 1))

@@ -267,8 +267,9 @@ class Planner:
         if observation.demand is not None:
             self.forecaster.observe(observation.demand)
             self._gap_s += 0.1 * (observation.at_s - self.forecaster.history.end_s - self._gap_s)
-        if load is not None and replicas is not None and replicas.ready:
-            self._capacity.observe(load, replicas.ready)
+        ready = 0 if replicas is None else replicas.ready
+        if load is not None and ready:
+            self._capacity.observe(load, ready)
             self._steer(observation.at_s, elapsed_s, load)
         self._watch_pressure(observation.at_s, load)
         self._aim()

@@ -101,13 +101,13 @@ def _implicit_step(up: Values, down: Values, law: Values) -> Values:
     solved = np.array(law)
     for n in range(count):
         if n:
-            pivot[n] += up[n - 1] * ratio[n - 1]
+            pivot[n] -= up[n - 1] * ratio[n - 1]
             solved[n] += up[n - 1] * solved[n - 1]
         solved[n] /= pivot[n]
         if n + 1 < count:
-            np.divide(down[n + 1], -pivot[n], out=ratio[n])
+            np.divide(down[n + 1], pivot[n], out=ratio[n])
     for n in range(count - 2, -1, -1):
-        solved[n] -= ratio[n] * solved[n + 1]
+        solved[n] += ratio[n] * solved[n + 1]
     return solved
 
 

@@ -71,7 +71,7 @@ def _rows(most: int) -> tuple[Values, NDArray[np.int64]]:
 
 def _enough(most: int) -> int:
     """A size of table that is not outgrown at every tick."""
-    size = 16
+    size = 64
     while size < most:
         size *= 4
     return size

@@ -275,7 +275,7 @@ def _demand(
     complete = increase.complete and found.arrivals is None
     came = increase.events if found.arrivals is None else found.came
     demand = Demand(increase.start_s, increase.end_s, came, complete)
-    return replace(arrivals, trust=found.arrivals or arrivals.trust, value=demand.rate_rps), demand
+    return Signal(found.arrivals or arrivals.trust, arrivals.age_s, demand.rate_rps), demand
 
 
 def _covered(ongoing: Signal, readings: Readings, stale_s: float) -> Signal:

@@ -118,7 +118,7 @@ class Replicas:
     @property
     def ready(self) -> int:
         """Replicas that take requests."""
-        return sum(member.state in SERVING for member in self.members)
+        return sum([member.state in SERVING for member in self.members])
 
     @property
     def starting(self) -> tuple[Replica, ...]:

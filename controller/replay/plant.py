@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from controller.replay import layout
+from controller.replay.compiled import compiled
 from controller.replay.events import advance, cross_bound, observe, report
 from controller.replay.fleet import place, set_target
 from controller.replay.layout import Cluster
@@ -182,14 +183,26 @@ class Plant:
 
     def advance(self, until_s: float) -> None:
         """Let time pass; requests stop arriving at the end of the trace."""
-        while self._fed_until_s < until_s:
-            advance(self.cluster, self._requests, self._fed_until_s)
-            self.feed()
+        self._feed_until(until_s)
         advance(self.cluster, self._requests, until_s)
 
     def view(self) -> View:
         """What a policy may know now."""
         observe(self.cluster, self._view)
+        return self._seen()
+
+    def view_at(self, until_s: float) -> View:
+        """`advance`, then `view`; every tick of a replay asks for both."""
+        self._feed_until(until_s)
+        _advance_and_observe(self.cluster, self._requests, until_s, self._view)
+        return self._seen()
+
+    def _feed_until(self, until_s: float) -> None:
+        while self._fed_until_s < until_s:
+            advance(self.cluster, self._requests, self._fed_until_s)
+            self.feed()
+
+    def _seen(self) -> View:
         values = self._view.tolist()
         counts = map(int, values[layout.TARGET : layout.DRAINING_REPLICAS + 1])
         fleet = self._starting_since_s(), self._members()
@@ -234,6 +247,14 @@ class Plant:
         for index in range(count):
             place(self.cluster, index, layout.READY, self.start_s)
         state["target"] = state["ready"] = state["used"] = count
+
+
+@compiled
+def _advance_and_observe(
+    cluster: Cluster, requests: Requests, until_s: float, view: Floats
+) -> None:
+    advance(cluster, requests, until_s)
+    observe(cluster, view)
 
 
 def _write_state(

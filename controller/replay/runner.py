@@ -34,8 +34,7 @@ def run(plant: Plant, policy: Policy, *, tick_s: float = 10.0) -> Score:
     """Let `policy` decide every `tick_s` until the trace ends."""
     ticks = 0
     while (at_s := plant.start_s + ticks * tick_s) < plant.end_s:
-        plant.advance(at_s)
-        view = plant.view()
+        view = plant.view_at(at_s)
         wanted = policy.tick(view)
         if wanted != view.target:
             plant.set_target(wanted)

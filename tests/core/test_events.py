@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from controller.core.events import KnownEvent, KnownEvents, raised
@@ -103,6 +103,7 @@ events_ = st.builds(
 )
 
 
+@example([event(0, 61, multiple=1.0)], [(2e-309, 2e-309, 1.0), (0.0, 1.0, 1.0)], 0.0)
 @given(st.lists(events_, max_size=4), st.lists(quantiles, min_size=1, max_size=30), st.floats(0, 9))
 def test_an_event_never_lowers_a_forecast_nor_crosses_its_quantiles(
     events: list[KnownEvent], series: list[tuple[float, ...]], pace: float

@@ -199,8 +199,11 @@ class Frame:
         profiles = self.seasons.profiles
         now, then = self.seasons.row(row), self.seasons.row(ahead)
         moved = [later - sooner for later, sooner in zip(then[:profiles], now, strict=False)]
-        beside = [min(max(other - level, -3.0), 3.0) for other in then[: profiles + 2]]
-        above = [max(other, 0.0) for other in beside]
+        beside = [
+            apart if -3.0 < apart < 3.0 else min(max(apart, -3.0), 3.0)
+            for apart in [other - level for other in then[: profiles + 2]]
+        ]
+        above = [0.0 if apart < 0.0 else apart for apart in beside]
         highest, typical, lowest = then[profiles:]
         usual, season = then[0], self.periods.season_bins
         angle = 2 * pi * ((ahead + self.first_bin) % season) / season

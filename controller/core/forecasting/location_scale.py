@@ -17,7 +17,7 @@ from controller.core.forecasting.features import Frame, Rows
 from controller.core.windows import Values
 
 STRIDE = 6
-MOST_ROWS = 10_000
+MANY_BINS = 45_000
 HUBER = 1.5
 PENALTY = 0.01
 ROUNDS, SETTLED = 6, 1e-4
@@ -96,9 +96,9 @@ class LocationScale:
 
     def latest(self, frame: Frame) -> Values:
         """`quantiles` at the last row, shape (maps, probabilities)."""
-        return self._around(frame.levels[-1], frame.last_features(self.horizons.tolist()))
+        return self._around(frame.levels.item(-1), frame.last_features(self.horizons.tolist()))
 
-    def _around(self, levels: Values | np.float64, features: Values) -> Values:
+    def _around(self, levels: Values | float, features: Values) -> Values:
         parameters = self.parameters(features)
         location, above, below = parameters[:, :1], parameters[:, 1:2], parameters[:, 2:]
         logs = levels + location + np.where(self.shape >= 0, above, below) * self.shape
@@ -140,7 +140,7 @@ def together(models: Sequence[LocationScale]) -> LocationScale:
 
 
 def fit(frame: Frame, horizon_bins: int, probabilities: Values) -> LocationScale | None:
-    """Learn from every sixth bin of a frame, or from about 10,000 where there are more; None when
+    """Learn from every sixth bin of a frame, from every twelfth of one over ten days; None when
     fewer than 120 rows have targets.
 
     Seasonal features come in only once a whole season of rows has them: a column empty in
@@ -201,7 +201,7 @@ def _assembled(frame: Frame, horizon_bins: int, pairs: Sequence[Pair]) -> Locati
 
 def _stride(frame: Frame) -> int:
     least = STRIDE if frame.periods.season_bins > 1000 else 1
-    return max(least, len(frame) // MOST_ROWS)
+    return least * max(1, len(frame) // MANY_BINS)
 
 
 def _fit_pair(
