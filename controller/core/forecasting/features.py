@@ -1,7 +1,8 @@
 """What the models see of a load history: recent means, volatility, and past seasons.
 
 All logarithms are natural and taken of a rate plus `floor_rps`, a small share of the mean
-rate. Missing features are NaN. One code path serves whole histories and single ticks.
+rate. Missing features are NaN. What every tick asks for is made in scalars, held equal to what
+whole histories are given by tests.
 """
 
 from collections.abc import Iterable
@@ -167,7 +168,7 @@ class Frame:
 
     def last_features(self, horizons: Iterable[int]) -> Values:
         """`features` at the last bin of windows that open so many bins later, a row each, in
-        scalars: a third of the time, and every tick asks for them."""
+        scalars: every tick asks for them, and numpy's calls cost more than the sums."""
         row = self._count - 1
         level = self._values.item(row, LEVEL)
         recent = self._recent_at(row, level)
