@@ -19,7 +19,7 @@ from rich.progress import Progress, TimeElapsedColumn
 from rich.table import Table
 
 from controller.replay.cache import FOLDER, Cache
-from controller.replay.causes import Split, split
+from controller.replay.causes import Cause, Split, split
 from controller.replay.compare import Chain, decide_all
 from controller.replay.frontier import (
     Result,
@@ -199,6 +199,7 @@ def _summary_cells(summary: Summary, results: Sequence[Result], splits: Splits) 
         "  of these unavoidable": f"{shares[0]:.2%}",
         "  prefill alone": f"{shares[1]:.2%}",
         "  avoidable": _cell(f"{shares[2]:.2%}", f"{AVOIDABLE:.1%}"),
+        "    of these with every replica of the cap wanted": f"{shares[3]:.2%}",
         "windows at the SLO": f"{summary.at_target} of {summary.scenarios}"
         f" (rivals {summary.rival_at_target}; aim {mark.aim_at_target} of 15)",
         "cost at equal violations": _cell(
@@ -214,17 +215,18 @@ def _summary_cells(summary: Summary, results: Sequence[Result], splits: Splits) 
     }
 
 
-def pooled(results: Iterable[Result], splits: Splits) -> tuple[float, float, float]:
-    """Unavoidable, prefill alone, avoidable: shares of all requests of these scenarios."""
+def pooled(results: Iterable[Result], splits: Splits) -> list[float]:
+    """Unavoidable, prefill alone, avoidable, and of these at the cap: shares of all requests of
+    these scenarios."""
     total = 0
-    sums = [0.0, 0.0, 0.0]
+    sums = [0.0] * 4
     for result in results:
         assert result.ours is not None
         requests, why = result.ours.requests, splits[result.name, result.lead_s]
         total += requests
-        for place, share in enumerate((why.unavoidable, why.prefill_alone, why.avoidable)):
-            sums[place] += share * requests
-    return (sums[0] / max(total, 1), sums[1] / max(total, 1), sums[2] / max(total, 1))
+        shares = why.unavoidable, why.prefill_alone, why.avoidable, why.causes[Cause.CAP]
+        sums = [sum_ + share * requests for sum_, share in zip(sums, shares, strict=True)]
+    return [sum_ / max(total, 1) for sum_ in sums]
 
 
 def missed(summary: Summary) -> list[str]:
