@@ -199,7 +199,7 @@ def _summary_cells(summary: Summary, results: Sequence[Result], splits: Splits) 
         "  of these unavoidable": f"{shares[0]:.2%}",
         "  prefill alone": f"{shares[1]:.2%}",
         "  avoidable": _cell(f"{shares[2]:.2%}", f"{AVOIDABLE:.1%}"),
-        "    of these with every replica of the cap wanted": f"{shares[3]:.2%}",
+        "    of these, the cap wanted": f"{shares[3]:.2%}",
         "windows at the SLO": f"{summary.at_target} of {summary.scenarios}"
         f" (rivals {summary.rival_at_target}; aim {mark.aim_at_target} of 15)",
         "cost at equal violations": _cell(
