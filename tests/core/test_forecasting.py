@@ -108,7 +108,7 @@ def test_quantiles_cover_what_they_say_on_the_days_after_the_fit() -> None:
     for seed in (3, 13, 23):
         rates = daily(SHORT_DAY, 16, seed)
         trained = 10 * 720
-        model = location_scale.fit(frame_of(rates[:trained]), HORIZON, PROBABILITIES)
+        model = location_scale.fit(frame_of(rates[:trained]), [HORIZON], PROBABILITIES)[0]
         assert model is not None
         assert model.share.shape == (1, 2)
         frame = frame_of(rates)
@@ -132,7 +132,7 @@ def test_the_model_beats_the_last_value() -> None:
     rates = daily(SHORT_DAY, 14, seed=4)
     trained = 10 * 720
     history, frame = frame_of(rates[:trained]), frame_of(rates)
-    model = location_scale.fit(history, HORIZON, PROBABILITIES)
+    model = location_scale.fit(history, [HORIZON], PROBABILITIES)[0]
     cheap = last_value.fit(history, HORIZON, PROBABILITIES)
     assert model is not None
     rows = np.arange(trained, len(rates) - 20)
@@ -144,7 +144,7 @@ def test_the_model_beats_the_last_value() -> None:
 def test_seasonal_features_wait_for_a_whole_season_of_training_rows() -> None:
     rates = daily(SHORT_DAY, 3, seed=5)
     for bins, pairs in ((720, 1), (800, 1), (3 * 720, 2)):
-        model = location_scale.fit(frame_of(rates[:bins]), HORIZON, PROBABILITIES)
+        model = location_scale.fit(frame_of(rates[:bins]), [HORIZON], PROBABILITIES)[0]
         assert model is not None
         assert model.share.shape == (1, pairs)
 

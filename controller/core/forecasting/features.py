@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.core.forecasting.seasons import SeasonTable
+from controller.core.forecasting.seasons import SeasonTable, stretch
 from controller.core.periods import Periods
 from controller.core.windows import Values
 
@@ -79,6 +79,7 @@ class Frame:
         self._last_jump = np.empty(0)
         self._sums = np.zeros((1, WIDTH))
         self._known = np.zeros((1, WIDTH), np.int32)
+        self._peaks: Values | None = None
         self.seasons = SeasonTable(periods, floor_rps, reach_bins, first_row)
 
     def __len__(self) -> int:
@@ -100,6 +101,7 @@ class Frame:
         start = self._count
         self._reserve(count)
         self._count += count
+        self._peaks = None
         if count == 1:
             self._append(start, float(rates[0]))
         elif count:
@@ -136,34 +138,25 @@ class Frame:
         return (self._sums.item(last, column) - self._sums.item(first, column)) / count
 
     def _append_all(self, start: int, rates: Values) -> None:
-        count = len(rates)
-        rows = np.arange(start, self._count)
-        self._values[rows, RATE] = rates
-        self._accumulate(start, slice(RATE, LEVEL), rates[:, None])
-        level = np.log(self._mean(RATE, rows, self.periods.window_bins) + self.floor_rps)
-        self._values[rows, LEVEL] = level
-        swing = np.abs(level - self._shifted(LEVEL, rows, self.periods.window_bins))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            noise = np.abs(
-                np.log((rates + self.floor_rps) / (self._shifted(RATE, rows, 1) + self.floor_rps))
-            )
-        table = np.empty((count, 4))
-        table[:, 0], table[:, 1], table[:, 2], table[:, 3] = level, level * level, swing, noise
-        self._accumulate(start, slice(LEVEL, NOISE + 1), table)
+        rows, window = np.arange(start, self._count), self.periods.window_bins
+        self._values[start : self._count, RATE] = rates
+        self._accumulate(start, RATE, rates)
+        level = np.log(self._mean(RATE, start, len(rates), window) + self.floor_rps)
+        self._values[start : self._count, LEVEL] = level
+        swing = np.abs(level - self._shifted(LEVEL, rows, window))
+        logs = np.log(self._values[max(start - 1, 0) : self._count, RATE] + self.floor_rps)
+        noise = np.abs(np.diff(logs, prepend=[] if start else nan))
+        for column, values in enumerate((level, level * level, swing, noise), start=LEVEL):
+            self._accumulate(start, column, values)
         self._mark_jumps(rows, level)
-
-    def mean_rate(self, rows: Rows, bins: int) -> Values:
-        """Mean rate over the last `bins` bins up to each row; missing bins are left out."""
-        return self._mean(RATE, rows, bins)
 
     def features(self, rows: Rows, horizon_bins: int | Rows) -> Values:
         """What the models see at each row of a window that opens `horizon_bins` later (one for
         all rows, or one each); shape (rows, columns): first how the load moved of late,
         relative to the level, and how restless it was, then what past seasons did at the
         window, and how much they differ there."""
-        made = np.empty((len(rows), self.columns.count))
-        self._recent(rows, made)
-        self._seasonal(rows, rows + horizon_bins, made)
+        made = self.recent(rows)
+        self.turn(made, rows, horizon_bins)
         return made
 
     def last_features(self, horizons: Iterable[int]) -> Values:
@@ -212,7 +205,9 @@ class Frame:
         turn = sin(angle), cos(angle), sin(2 * angle), cos(2 * angle)
         return [*moved, *beside, *above, *spread, *turn]
 
-    def _recent(self, rows: Rows, made: Values) -> None:
+    def recent(self, rows: Rows) -> Values:
+        """`features` that lack what depends on the horizon: `turn` fills that in."""
+        made = np.empty((len(rows), self.columns.count))
         means, at = self._means(rows), self.columns
         base = self.levels[rows, None]
         count = len(self._recent_bins)
@@ -238,8 +233,11 @@ class Frame:
         restless[:, spans + 4] = means[:, -1] * self.periods.window_s
         restless[:, spans + 3 : spans + 5] = np.log1p(restless[:, spans + 3 : spans + 5])
         restless[:, spans + 5] = peak
+        return made
 
-    def _seasonal(self, rows: Rows, ahead: Rows, made: Values) -> None:
+    def turn(self, made: Values, rows: Rows, horizon_bins: int | Rows) -> None:
+        """Turn the features of these rows, in place, to a window at this horizon."""
+        ahead = rows + horizon_bins
         base = self.levels[rows, None]
         now, then = self.seasons.at(rows), self.seasons.at(ahead)
         profiles, at = self.seasons.profiles, self.columns.seasonal
@@ -263,17 +261,23 @@ class Frame:
     def peak_rps(self, rows: Rows, horizon_bins: int | Rows) -> Values:
         """Peak demand of the window that opens `horizon_bins` after each row: its largest
         block mean, in requests per second; NaN where not known."""
+        if self._peaks is None:
+            self._peaks = self._all_peaks()
+        opened = rows + horizon_bins
+        inside = opened < len(self._peaks)
+        peak = np.full(opened.shape, np.nan)
+        peak[inside] = self._peaks[opened[inside]]
+        return peak
+
+    def _all_peaks(self) -> Values:
+        """Peak demand of the window that opens after each bin, of all that have ended."""
         block, window = self.periods.block_bins, self.periods.window_bins
         windows = max(self._count - window, 0)
-        means = self._mean(RATE, np.arange(self._count), block)
-        peaks = means[block : block + windows]
-        for end in range(block + 1, window + 1):
-            peaks = np.maximum(peaks, means[end : end + windows])
-        opened = rows + horizon_bins
-        inside = opened < windows
-        peak = np.full(opened.shape, np.nan)
-        peak[inside] = peaks[opened[inside]]
-        return peak
+        means = self._mean(RATE, block, windows + window - block, block)
+        peaks = means[:windows]
+        for later in range(1, window - block + 1):
+            peaks = np.maximum(peaks, means[later : later + windows])
+        return peaks
 
     def last_peak_rps(self) -> float:
         """Peak demand of the window that ends with the last bin, as `peak_rps` in scalars: every
@@ -334,28 +338,27 @@ class Frame:
         at = rows - bins
         return np.where(at >= 0, self._values[np.maximum(at, 0), column], np.nan)
 
-    def _mean(self, column: int, rows: Rows, bins: int | Rows) -> Values:
-        """Mean of what `column` sums over the last `bins` bins up to each row."""
-        last = np.maximum(rows + 1, 0)
-        first = np.maximum(rows + 1 - bins, 0)
-        sums, known = self._sums[:, column], self._known[:, column]
-        count = known[last] - known[first]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(count > 0, (sums[last] - sums[first]) / count, np.nan)
+    def _mean(self, column: int, row: int, count: int, bins: int) -> Values:
+        """Mean of what `column` sums over the last `bins` bins up to each of `count` rows."""
+        held = self._count + 1
+        sums, known = self._sums[:held, column], self._known[:held, column]
+        row += 1
+        total = stretch(sums, row, count) - stretch(sums, row - bins, count)
+        with np.errstate(invalid="ignore"):
+            return total / (stretch(known, row, count) - stretch(known, row - bins, count))
 
-    def _accumulate(self, start: int, columns: slice, table: Values) -> None:
-        known = np.isfinite(table)
-        stop = start + len(table)
-        for running, added in (
-            (self._sums, np.where(known, table, 0.0)),
-            (self._known, known.astype(np.int32)),
-        ):
-            running[start + 1 : stop + 1, columns] = running[start, columns] + added.cumsum(axis=0)
+    def _accumulate(self, start: int, column: int, values: Values) -> None:
+        known, stop = np.isfinite(values), start + len(values)
+        sums, counts = self._sums, self._known
+        total, count = np.where(known, values, 0.0).cumsum(), known.cumsum(dtype=np.int32)
+        sums[start + 1 : stop + 1, column] = total + sums[start, column]
+        counts[start + 1 : stop + 1, column] = count + counts[start, column]
 
     def _mark_jumps(self, rows: Rows, level: Values) -> None:
         """Remember when the level last left the mean of the half hour before behind."""
         window = self.periods.window_bins
-        usual = self._mean(LEVEL, rows - window, min(5 * window, self._longest))
+        first = int(rows[0]) - window
+        usual = self._mean(LEVEL, first, len(rows), min(5 * window, self._longest))
         jumped = np.where(np.abs(level - usual) > JUMP, rows, -np.inf)
         before = self._last_jump[rows[0] - 1] if rows[0] else -np.inf
         self._last_jump[rows] = np.maximum(np.maximum.accumulate(jumped), before)

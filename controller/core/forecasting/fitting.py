@@ -1,5 +1,6 @@
 """A fit as a job: everything it needs in, the fitted models out, to run in any process."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,17 +52,17 @@ def run(job: FitJob) -> Fitted:
     frame = Frame(job.periods, floor_rps, job.reach_bins, first_bin)
     frame.extend(job.rates)
     spares = tuple(last_value.fit(frame, horizon, job.probabilities) for horizon in job.horizons)
-    models = tuple(_fitted(job, frame, spare) for spare in spares)
+    made = _fitted(job, frame)
+    models = tuple(model or spare for model, spare in zip(made, spares, strict=True))
     return Fitted(job.end_bin, floor_rps, job.reach_bins, models, spares)
 
 
-def _fitted(job: FitJob, frame: Frame, spare: LastValue) -> Model:
-    made: Model | None = None
+def _fitted(job: FitJob, frame: Frame) -> Sequence[Model | None]:
     if job.model is ModelName.LOCATION_SCALE:
-        made = location_scale.fit(frame, spare.horizon_bins, job.probabilities)
-    elif job.model is ModelName.SEASONAL:
-        made = seasonal.fit(frame, spare.horizon_bins, job.probabilities)
-    return made or spare
+        return location_scale.fit(frame, job.horizons, job.probabilities)
+    if job.model is ModelName.SEASONAL:
+        return [seasonal.fit(frame, horizon, job.probabilities) for horizon in job.horizons]
+    return [None] * len(job.horizons)
 
 
 def floor_of(rates: Values) -> float:

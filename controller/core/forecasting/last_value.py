@@ -9,6 +9,7 @@ from controller.core.forecasting.features import Frame, Rows
 from controller.core.windows import Values
 
 PRIOR_SIGMA = 0.25
+ENOUGH_ROWS = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +42,10 @@ def prior(horizon_bins: int, probabilities: Values) -> LastValue:
 
 
 def fit(frame: Frame, horizon_bins: int, probabilities: Values) -> LastValue:
-    """The empirical quantiles of the log ratio of peak to level; the prior where fewer than
-    30 are known."""
-    target = frame.target(np.arange(max(0, len(frame) - horizon_bins)), horizon_bins)
+    """The empirical quantiles of the log ratio of peak to level, of a long history in every few
+    bins; the prior where fewer than 30 are known."""
+    rows = np.arange(0, max(len(frame) - horizon_bins, 0), max(1, len(frame) // ENOUGH_ROWS))
+    target = frame.target(rows, horizon_bins)
     known = target[np.isfinite(target)]
     if len(known) < 30:
         return prior(horizon_bins, probabilities)

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.core.forecasting.features import Frame, Rows
+from controller.core.forecasting.features import Columns, Frame, Rows
 from controller.core.windows import Values
 
 STRIDE = 6
 MANY_BINS = 45_000
 HUBER = 1.5
 PENALTY = 0.01
-ROUNDS, SETTLED = 6, 1e-4
+ROUNDS, SETTLED = 6, 1e-3
 CLIP = 5.0
 MIN_ROWS = 120
 SHARPNESS = 8
@@ -57,12 +57,14 @@ class LogScale:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Location and log scale, with or without what past seasons say; `error` weighs pairs."""
+    """Location and log scale, with or without what past seasons say. `error` weighs pairs and
+    `said` is what the three say of the judged rows, shape (3, rows)."""
 
     location: Linear
     above: LogScale
     below: LogScale
     error: float
+    said: Values
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,46 +141,52 @@ def together(models: Sequence[LocationScale]) -> LocationScale:
     )
 
 
-def fit(frame: Frame, horizon_bins: int, probabilities: Values) -> LocationScale | None:
-    """Learn from every sixth bin of a frame, from every twelfth of one over ten days; None when
-    fewer than 120 rows have targets.
+def fit(
+    frame: Frame, horizons: Sequence[int], probabilities: Values
+) -> tuple[LocationScale | None, ...]:
+    """A model for each horizon, learned from every sixth bin of a frame, from every twelfth of
+    one over ten days; None where fewer than 120 rows have targets.
 
     Seasonal features come in only once a whole season of rows has them: a column empty in
     training and filled in use is worse than none (1.29 against 0.86 pinball with exactly one
     day of history).
     """
-    rows = np.arange(0, len(frame) - horizon_bins, _stride(frame))
+    rows = np.arange(0, max(len(frame) - min(horizons), 0), _stride(frame))
     rows = rows[rows >= frame.periods.recent_bins[-1]]
-    target = frame.target(rows, horizon_bins)
-    known = np.isfinite(target) & np.isfinite(frame.levels[rows])
-    rows, target = rows[known], target[known]
+    rows = rows[np.isfinite(frame.levels[rows])]
     if len(rows) < MIN_ROWS:
-        return None
-    features = frame.features(rows, horizon_bins)
-    every = np.ones(len(rows), dtype=bool)
-    seasoned = np.isfinite(frame.seasons.at(rows + horizon_bins)[:, 0])
-    seasoned &= np.isfinite(frame.seasons.at(rows)[:, 0])
+        return (None,) * len(horizons)
+    features = frame.recent(rows)
+    made = []
+    for horizon_bins in horizons:
+        frame.turn(features, rows, horizon_bins)
+        target = frame.target(rows, horizon_bins)
+        known = np.isfinite(target)
+        enough = known.sum() >= MIN_ROWS
+        made.append(
+            _fitted(frame, horizon_bins, features[known], target[known], probabilities)
+            if enough
+            else None
+        )
+    return tuple(made)
+
+
+def _fitted(
+    frame: Frame, horizon_bins: int, features: Values, target: Values, probabilities: Values
+) -> LocationScale:
+    seasoned = np.isfinite(features[:, frame.columns.seasonal])
     has_season = seasoned.sum() >= max(MIN_ROWS, 0.9 * frame.periods.season_bins / _stride(frame))
-    judged = seasoned if has_season else every
-    pairs = [_fit_pair(frame, features, target, every, judged, seasonal=False)]
+    judged = seasoned if has_season else np.ones(len(target), dtype=bool)
+    pairs = [_fit_pair(frame.columns, features, target, judged, seasonal=False)]
     if has_season:
-        pairs.append(_fit_pair(frame, features, target, seasoned, judged, seasonal=True))
+        features, target, judged = features[judged], target[judged], judged[judged]
+        pairs.append(_fit_pair(frame.columns, features, target, judged, seasonal=True))
     model = _assembled(frame, horizon_bins, pairs)
-    location, above, below = _mixed(pairs, model.share[0], features[judged])
+    location, above, below = np.tensordot(model.share[0], [pair.said for pair in pairs], 1)
     distance = target[judged] - location
-    scores = np.clip(distance / np.where(distance >= 0, above, below), -6, 6)
-    return replace(model, shape=np.quantile(scores, probabilities)[None, :])
-
-
-def _mixed(pairs: Sequence[Pair], share: Values, features: Values) -> Values:
-    """`LocationScale.parameters` before it is assembled, for many rows; shape (3, rows)."""
-    mixed = np.zeros((3, len(features)))
-    for pair, part in zip(pairs, share.tolist(), strict=True):
-        mixed[0] += part * pair.location(features)
-        mixed[1] += part * pair.above(features)
-        mixed[2] += part * pair.below(features)
-    np.exp(mixed[1:], out=mixed[1:])
-    return mixed
+    scores = distance / np.exp(np.where(distance >= 0, above, below))
+    shape = np.quantile(np.clip(scores, -6, 6), probabilities)
+    return replace(model, shape=shape[None, :])
 
 
 def _assembled(frame: Frame, horizon_bins: int, pairs: Sequence[Pair]) -> LocationScale:
@@ -205,47 +213,52 @@ def _stride(frame: Frame) -> int:
 
 
 def _fit_pair(
-    frame: Frame,
+    columns: Columns,
     features: Values,
     target: Values,
-    use: NDArray[np.bool_],
     judged: NDArray[np.bool_],
     *,
     seasonal: bool,
 ) -> Pair:
-    location = _robust(features[use], frame.columns.location(seasonal), target[use])
-    distance = target - location(features)
+    location, there = _robust(features, columns.location(seasonal), target)
+    distance = target - there
+    restless = columns.scale(seasonal)
+    scaled, scale = _scaled(features[:, restless])
+    sides = [_log_scale(scaled, side) for side in (distance, -distance)]
+    above, below = (LogScale(Linear(restless, *scale, *line), *limits) for line, limits, _ in sides)
+    said = np.array([there, *(made for _, _, made in sides)])[:, judged]
     error = float(np.abs(distance[judged]).mean())
-    columns = frame.columns.scale(seasonal)
-    above, below = (
-        _log_scale(features[use], columns, side) for side in (distance[use], -distance[use])
-    )
-    return Pair(location, above, below, max(error, 1e-6))
+    return Pair(location, above, below, max(error, 1e-6), said)
 
 
-def _log_scale(features: Values, columns: Rows, distance: Values) -> LogScale:
-    """Ridge of the log distance of the targets on one side (`distance` >= 0)."""
+def _log_scale(
+    scaled: Values, distance: Values
+) -> tuple[tuple[Values, float], tuple[float, float], Values]:
+    """Ridge of the log distance of the targets on one side (`distance` >= 0), the least and the
+    largest value it may take, and what it says of all rows."""
     side = distance >= 0
-    scaled, scale = _scaled(features[np.ix_(side, columns)])
     logs = np.log(distance[side] + 0.01)
-    weights, intercept = _ridge(scaled, logs, np.ones(len(logs)))
-    low, high = np.quantile(scaled @ weights + intercept, [0.01, 0.99])
-    return LogScale(Linear(columns, *scale, weights, intercept), float(low), float(high))
+    line = weights, intercept = _ridge(scaled[side], logs, np.ones(len(logs)))
+    made = scaled @ weights + intercept
+    low, high = np.quantile(made[side], [0.01, 0.99]).tolist()
+    return line, (low, high), np.clip(made, low, high)
 
 
-def _robust(features: Values, columns: Rows, target: Values) -> Linear:
-    """Huber regression by iterated weights (Huber 1964), its bend at 1.5 robust deviations."""
+def _robust(features: Values, columns: Rows, target: Values) -> tuple[Linear, Values]:
+    """Huber regression by iterated weights (Huber 1964), its bend at 1.5 robust deviations; and
+    what it says of the same rows."""
     scaled, scale = _scaled(features[:, columns])
     weight, before = np.ones(len(target)), np.full(scaled.shape[1], np.inf)
     for _ in range(ROUNDS):
         weights, intercept = _ridge(scaled, target, weight)
+        there = scaled @ weights + intercept
         if np.abs(weights - before).max() < SETTLED:
             break
         before = weights
-        distance = np.abs(target - scaled @ weights - intercept)
+        distance = np.abs(target - there)
         bend = HUBER * max(1.4826 * float(np.median(distance)), 1e-6)
         weight = np.minimum(1.0, bend / np.maximum(distance, 1e-12))
-    return Linear(columns, *scale, weights, intercept)
+    return Linear(columns, *scale, weights, intercept), there
 
 
 def _ridge(scaled: Values, target: Values, weight: Values) -> tuple[Values, float]:
@@ -269,12 +282,15 @@ def _ridge(scaled: Values, target: Values, weight: Values) -> tuple[Values, floa
 
 def _scaled(features: Values) -> tuple[Values, tuple[Values, Values]]:
     """Standardised features, and the mean and 1 / deviation of each column."""
-    known = np.isfinite(features)
-    count = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, features, 0.0).sum(axis=0) / count
-    deviation = np.sqrt((np.where(known, features - mean, 0.0) ** 2).sum(axis=0) / count)
+    missing = ~np.isfinite(features)
+    count = np.maximum(len(features) - missing.sum(axis=0), 1)
+    mean = np.where(missing, 0.0, features).sum(axis=0) / count
+    scaled = features - mean
+    scaled[missing] = 0.0
+    deviation = np.sqrt(np.einsum("rc,rc->c", scaled, scaled) / count)
     inverse = np.where(deviation > 1e-9, 1.0 / np.maximum(deviation, 1e-9), 0.0)
-    return _standard(features, mean, inverse), (mean, inverse)
+    scaled *= inverse
+    return np.clip(scaled, -CLIP, CLIP, out=scaled), (mean, inverse)
 
 
 def _standard(features: Values, mean: Values, inverse_sd: Values) -> Values:

@@ -4,7 +4,9 @@ Everything here about a bin uses data at least most of a season old, so it is kn
 before the bin comes and is computed once, in blocks.
 """
 
+from collections.abc import Sequence
 from math import nan
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +15,7 @@ from controller.core.periods import Periods
 from controller.core.windows import Values
 
 Counts = NDArray[np.int32]
+Number = TypeVar("Number", np.float64, np.int32)
 
 WEIGHTS = 0.7 ** np.arange(7)
 
@@ -74,29 +77,54 @@ class SeasonTable:
         start = self._first_row + len(self._rows)
         if until < start + self._block and len(self._rows):
             return
-        rows = np.arange(start, until)
-        days = rows[None, :] - np.arange(1, 8)[:, None] * self._periods.season_bins
-        made = np.full((len(rows), self.columns), np.nan)
-        wide = _means(days, self._wide, sums, known)
-        made[:, 0] = self._log(_weighted(wide))
-        made[:, 1] = self._log(_weighted(_means(days, self._widest, sums, known)))
-        made[:, 2] = self._log(_means(days[:1], self._narrow, sums, known)[0])
-        weekly = self._log(wide[6])
+        count, season = until - start, self._periods.season_bins
+        firsts = [start - back * season for back in range(1, len(WEIGHTS) + 1)]
+        running = sums, known
+        made = np.empty((count, self.columns))
+        made[:, 0] = self._log(_usual(firsts, count, self._wide, *running))
+        made[:, 1] = self._log(_usual(firsts, count, self._widest, *running))
+        made[:, 2] = self._log(_means(firsts[0], count, self._narrow, *running))
+        weekly = self._log(_means(firsts[-1], count, self._wide, *running))
         made[:, 3] = np.where(np.isnan(weekly), made[:, 0], weekly)
-        peaks = self._peaks(days, levels)
-        made[:, 4] = np.fmax.reduce(peaks)
-        made[:, 5] = _weighted(peaks)
-        made[:, 6] = np.fmin.reduce(peaks)
+        made[:, 4:] = self._peaks(firsts, count, levels)
         self._rows = np.concatenate([self._rows, made])
 
     def _log(self, rates: Values) -> Values:
         return np.log(rates + self._floor_rps)
 
-    def _peaks(self, days: NDArray[np.int64], levels: Values) -> Values:
-        """Largest level from `reach_bins` before each bin to as far after its window; the
-        level at a window's last bin is that window's mean. Shape of `days`."""
+    def _peaks(self, firsts: Sequence[int], count: int, levels: Values) -> Values:
+        """Highest, mean and lowest over the seasons of the largest level from `reach_bins`
+        before each bin to as far after its window; the level at a window's last bin is that
+        window's mean. Shape (count, 3)."""
         width = 2 * self._reach + self._periods.window_bins
-        return np.array([largest(levels, day[0] - self._reach, len(day), width) for day in days])
+        peaks, mean = np.full((count, 3), np.nan), Mean(count)
+        for weight, first in zip(WEIGHTS, firsts, strict=True):
+            begin = _nothing_before(first + self._reach + self._periods.window_bins, count)
+            found = largest(levels, first + begin - self._reach, count - begin, width)
+            mean.add(weight, begin, found)
+            peaks[begin:, 0] = np.fmax(peaks[begin:, 0], found)
+            peaks[begin:, 2] = np.fmin(peaks[begin:, 2], found)
+        peaks[:, 1] = mean.made
+        return peaks
+
+
+class Mean:
+    """A weighted mean of values, bin by bin, that leaves out what is missing."""
+
+    def __init__(self, count: int) -> None:
+        self._total, self._weight = np.zeros(count), np.zeros(count)
+
+    def add(self, weight: float, begin: int, values: Values) -> None:
+        """Values from bin `begin` on."""
+        known = np.isfinite(values)
+        self._total[begin:] += np.where(known, weight * values, 0.0)
+        self._weight[begin:] += weight * known
+
+    @property
+    def made(self) -> Values:
+        """The mean of what was added; NaN where that is nothing."""
+        with np.errstate(invalid="ignore"):
+            return self._total / self._weight
 
 
 def largest(levels: Values, first: int, count: int, width: int) -> Values:
@@ -114,20 +142,32 @@ def largest(levels: Values, first: int, count: int, width: int) -> Values:
     return np.where(np.isfinite(found), found, np.nan)
 
 
-def _means(days: NDArray[np.int64], bins: int, sums: Values, known: Counts) -> Values:
-    """Mean rate over `bins` bins centred on each bin of `days`; NaN where nothing is known."""
-    last, first = days + (bins + 1) // 2, days - bins // 2
-    count = known.take(last, mode="clip") - known.take(first, mode="clip")
-    with np.errstate(invalid="ignore", divide="ignore"):
-        total = sums.take(last, mode="clip") - sums.take(first, mode="clip")
-        return np.where(count > 0, total / count, np.nan)
+def stretch(running: NDArray[Number], first: int, count: int) -> NDArray[Number]:
+    """`count` running sums from place `first` on; outside of them what stands at their ends."""
+    inside = running[max(first, 0) : max(first + count, 0)]
+    front = min(max(-first, 0), count)
+    ends = np.repeat(running[:1], front), np.repeat(running[-1:], count - front - len(inside))
+    return inside if len(inside) == count else np.concatenate([ends[0], inside, ends[1]])
 
 
-def _weighted(days: Values) -> Values:
-    """Mean over seasons, recent ones weighing most; missing ones are left out."""
-    known = np.isfinite(days)
-    weight = known * WEIGHTS[:, None]
-    total = weight.sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = (np.where(known, days, 0.0) * weight).sum(axis=0) / total
-    return np.where(total > 0, mean, np.nan)
+def _means(first: int, count: int, bins: int, sums: Values, known: Counts) -> Values:
+    """Mean rate over `bins` bins centred on each of `count` bins; NaN where nothing is known."""
+    last, before = first + (bins + 1) // 2, first - bins // 2
+    total = stretch(sums, last, count) - stretch(sums, before, count)
+    with np.errstate(invalid="ignore"):
+        return total / (stretch(known, last, count) - stretch(known, before, count))
+
+
+def _usual(firsts: Sequence[int], count: int, bins: int, sums: Values, known: Counts) -> Values:
+    """`_means` of several seasons, recent ones weighing most; missing ones are left out."""
+    mean = Mean(count)
+    for weight, first in zip(WEIGHTS, firsts, strict=True):
+        begin = _nothing_before(first + bins, count)
+        mean.add(weight, begin, _means(first + begin, count - begin, bins, sums, known))
+    return mean.made
+
+
+def _nothing_before(last: int, count: int) -> int:
+    """The first of `count` bins that can reach into a history, given the place in it that the
+    first bin reaches to."""
+    return min(max(-last, 0), count)
