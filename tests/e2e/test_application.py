@@ -1,16 +1,18 @@
-"""One real cluster, three looks at what runs on it: the production check finds every mistake,
-a full ingress hides no demand, and the bench measures what the engine's law says."""
+"""One real cluster, four looks at what runs on it: the production check finds every mistake,
+a full ingress hides no demand, the bench measures what the engine's law says, and requests wait
+as long as in the simulated cluster under the same arrivals."""
 
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 import yaml
 
@@ -18,6 +20,9 @@ from controller.demo.cluster import RayCluster
 from controller.demo.metrics_server import PrometheusServer
 from controller.demo.processes import ProcessGroup, free_ports, stop
 from controller.demo.watch import Watch
+from controller.replay.plant import ColdStart, Plant, PlantSettings
+from controller.replay.trace import from_requests
+from serve_app.load_results import LoadResult
 from tests.e2e.misconfigured import APPLICATIONS, GANG, SOUND
 from tests.e2e.served import APPLICATION, DEPLOYMENT, LAW, OUTPUT_TOKENS, WORK_S, applications
 from tests.e2e.world import World, wait_for
@@ -30,6 +35,17 @@ THROTTLE = 2
 NEEDED = 3
 """Replicas for 8 requests a second, at 3.4 each."""
 CAPACITY_RPS = LAW.capacity_rps(WORK_S)
+BURST_REPLICAS = 2
+CALM_RPS, BURST_RPS, AFTER_RPS = 4.0, 11.0, 2.0
+"""Two replicas carry 6.9 requests/s: the burst leaves about 50 requests in the queue."""
+BURST = (
+    (0.0, CALM_RPS),
+    (15.0, CALM_RPS),
+    (15.0, BURST_RPS),
+    (27.0, BURST_RPS),
+    (27.0, AFTER_RPS),
+    (50.0, AFTER_RPS),
+)
 LEADTIME = str(Path(sys.executable).with_name("leadtime"))
 
 
@@ -175,15 +191,16 @@ def test_a_sound_application_passes(cluster: Cluster, throttled: World) -> None:
     assert ("single_replica", "sound/Model") not in found
 
 
-def play(live: World, rate: float, seconds: float) -> subprocess.Popen[bytes]:
-    """A constant load, in a process of its own."""
-    recipe = live.folder / "recipe.json"
+def load_of(
+    cluster: Cluster, rate: Sequence[tuple[float, float]], seed: int
+) -> tuple[list[str], Path]:
+    """The command that sends a load, and the file that it writes of it."""
+    recipe, out = cluster.folder / "recipe.json", cluster.folder / "requests.csv"
     lengths = {"prompt_mean": 20, "prompt_cv": 0, "output_mean": OUTPUT_TOKENS, "output_cv": 0}
-    recipe.write_text(json.dumps({"rate": [[0, rate], [seconds, rate]], **lengths}))
-    command = [sys.executable, "-m", "serve_app.loadgen", "--url", live.cluster.http_url]
-    command += ["--recipe", str(recipe), "--seed", "3", "--model", "standin"]
-    command += ["--out", str(live.folder / "requests.csv"), "--progress", "none"]
-    return live.group.start("load", command)
+    recipe.write_text(json.dumps({"rate": rate, **lengths}))
+    command = [sys.executable, "-m", "serve_app.loadgen", "--url", cluster.ray.http_url]
+    command += ["--recipe", str(recipe), "--seed", str(seed), "--model", "standin"]
+    return [*command, "--out", str(out), "--progress", "none"], out
 
 
 def passed_rps(live: World) -> float:
@@ -200,9 +217,12 @@ def recent_rps(live: World, decisions: int) -> float:
     return sum(known) / max(len(known), 1)
 
 
-def test_demand_behind_a_throttled_ingress_is_forecast_and_met(throttled: World) -> None:
+def test_demand_behind_a_throttled_ingress_is_forecast_and_met(
+    cluster: Cluster, throttled: World
+) -> None:
     live = throttled
-    load = play(live, FRONT_RPS, 60)
+    command, _ = load_of(cluster, [(0, FRONT_RPS), (60, FRONT_RPS)], seed=3)
+    load = cluster.group.start("load", command)
     # Sized for the front door while the deployment itself sees a quarter of it.
     wait_for(lambda: passed_rps(live) > 0.5, 20, "requests to come through")
     wait_for(lambda: recent_rps(live, 12) > 0.75 * FRONT_RPS, 30, "the demand to be seen")
@@ -241,3 +261,35 @@ def test_the_bench_measures_what_the_law_says_and_puts_back_what_was(
     assert said["points"][1]["ttft_p95_s"] < said["points"][0]["ttft_p95_s"] / 2
     assert "Plotly.newPlot" in page.read_text()
     assert cluster.autoscaling() == before
+
+
+def test_waits_in_a_burst_are_those_of_the_simulated_cluster(cluster: Cluster) -> None:
+    config = applications(external=True)
+    config["applications"][0]["deployments"][1]["num_replicas"] = BURST_REPLICAS
+    cluster.ray.deploy(config)
+    body = {"model": "standin", "messages": [{"role": "user", "content": "hello"}]}
+    for _ in range(4 * BURST_REPLICAS):
+        httpx.post(f"{cluster.ray.http_url}/v1/chat/completions", json=body, timeout=30)
+    command, out = load_of(cluster, BURST, seed=11)
+    subprocess.run(command, check=True, timeout=120)
+    real = LoadResult.read_csv(out)
+    assert not real.failed().any()
+    settings = PlantSettings(
+        slots=LAW.slots,
+        beta=LAW.beta,
+        prefill_tokens_per_s=LAW.prefill_tokens_per_s,
+        tpot_s=LAW.token_s,
+        slo_ttft_s=1.0,
+        cold_start=ColdStart(8.0, jitter=0.0),
+        cap=BURST_REPLICAS,
+    )
+    # The first of a chunk's tokens comes to the client with the chunk's last.
+    prompt, output = real.prompt_tokens.astype(np.int32), real.output_tokens.astype(np.int32)
+    trace = from_requests("burst", real.scheduled_s, prompt, output, 120.0)
+    simulated = Plant(settings, trace, initial=BURST_REPLICAS).finish()
+    assert simulated.completed == len(real)
+    waited_s = {q: float(np.quantile(real.ttft_s, q)) for q in (0.5, 0.75, 0.9, 0.95)}
+    expected_s = {q: simulated.ttft_quantile_s(q) for q in waited_s}
+    assert expected_s == pytest.approx(waited_s, rel=0.15, abs=0.15), (expected_s, waited_s)
+    late = float(np.mean(real.ttft_s > 1.0))
+    assert simulated.violation_ratio == pytest.approx(late, rel=0.15)
