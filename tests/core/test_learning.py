@@ -220,13 +220,14 @@ def test_what_was_learned_survives_a_restart() -> None:
     assert restarted.law(16) == capacity.law(16)
 
 
-def test_the_price_starts_at_a_tenth_of_the_lead() -> None:
+def test_the_price_starts_at_a_tenth_of_a_long_lead_and_a_fifth_of_a_short_one() -> None:
     price = Price(attainment=0.99, season_s=86_400)
+    assert price.gpu_s(300, 1.64) == pytest.approx(30)
+    assert price.gpu_s(300, 3.28) == pytest.approx(15)
     assert price.gpu_s(120, 1.64) == pytest.approx(12)
-    assert price.gpu_s(120, 3.28) == pytest.approx(6)
     assert price.gpu_s(20, 1.64) == pytest.approx(4)
-    assert price.gpu_s(45, 1.64) == pytest.approx(6)
-    assert Price(0.999, 86_400).gpu_s(120, 1.64) == pytest.approx(120)
+    assert price.gpu_s(45, 1.64) == pytest.approx(9)
+    assert Price(0.999, 86_400).gpu_s(300, 1.64) == pytest.approx(300)
 
 
 @pytest.mark.parametrize(
@@ -238,5 +239,5 @@ def test_the_price_follows_attainment_within_bounds(
     price = Price(attainment=0.99, season_s=86_400)
     for _ in range(3 * 8640):
         price.observe(100, 100 * late_share, 10)
-    moved = price.gpu_s(120, 1.64) / 12
+    moved = price.gpu_s(300, 1.64) / 30
     assert factor[0] <= moved <= factor[1]
