@@ -197,7 +197,7 @@ def queued() -> list[Decision]:
 
 def awaited() -> list[Decision]:
     live, made = world_of(3)
-    made.expect([KnownEvent("launch", live.at_s + 60, live.at_s + 600, rate_rps=30)])
+    made.expect([KnownEvent("launch", live.at_s + 60, live.at_s + 600, rate_rps=20)])
     return live.run(made, 12)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from controller.commands.recordings import synthetic
 from controller.replay.cache import Cache
+from controller.replay.compare import holding
 from controller.replay.frontier import cheapest_within
 from controller.replay.plant import ColdStart, PlantSettings
 from controller.replay.rivals.registry import RIVALS
@@ -38,13 +39,13 @@ def ours(scenario: Scenario, tmp_path_factory: pytest.TempPathFactory) -> Run:
 def rivals(scenario: Scenario, tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     """The composite: three styles, each at every assumed capacity."""
     composite = RIVALS["composite"]
-    cache = Cache(tmp_path_factory.mktemp("runs"))
+    cache, held = Cache(tmp_path_factory.mktemp("runs")), holding(scenario)
     settings = [
         {**style, composite.size.name: size}
         for style in composite.styles[:3]
         for size in RPS_PER_REPLICA
     ]
-    return [play_rival(scenario, composite, chosen, cache).run for chosen in settings]
+    return [play_rival(scenario, composite, chosen, cache, held=held).run for chosen in settings]
 
 
 def test_the_slo_is_kept_at_no_more_gpu_hours_than_before(ours: Run) -> None:
