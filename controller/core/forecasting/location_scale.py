@@ -162,12 +162,9 @@ def fit(
         frame.turn(features, rows, horizon_bins)
         target = frame.target(rows, horizon_bins)
         known = np.isfinite(target)
+        learned = features[known], target[known]
         enough = known.sum() >= MIN_ROWS
-        made.append(
-            _fitted(frame, horizon_bins, features[known], target[known], probabilities)
-            if enough
-            else None
-        )
+        made.append(_fitted(frame, horizon_bins, *learned, probabilities) if enough else None)
     return tuple(made)
 
 
