@@ -1,5 +1,7 @@
 """Features, models, calibration and the forecaster that holds them together."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -72,6 +74,51 @@ def test_the_largest_level_is_that_of_each_window(
         start = max(first + place, 0)
         inside = [x for x in levels[start : max(first + place + width, 0)] if x == x]
         np.testing.assert_equal(value, max(inside, default=np.nan))
+
+
+def usual_at(frame: Frame, row: int, reach: int) -> list[float]:
+    """A row of the season table, each column as it is defined, one bin after the other."""
+    wide, widest, narrow = (SHORT_DAY.fraction_bins(1 / parts) for parts in (144, 48, 288))
+
+    def known(values: Values, first: int, last: int) -> list[float]:
+        return [x for x in values[max(first, 0) : max(last, 0)].tolist() if x == x]
+
+    def mean(back: int, bins: int) -> float:
+        at = row - back * SHORT_DAY.season_bins
+        found = known(frame.rates, at - bins // 2, at + (bins + 1) // 2)
+        return sum(found) / len(found) if found else math.nan
+
+    def peak(back: int) -> float:
+        first = row - back * SHORT_DAY.season_bins - reach
+        return max(known(frame.levels, first, first + 2 * reach + 6), default=math.nan)
+
+    def weighted(values: list[float]) -> float:
+        each = [(0.7**place, x) for place, x in enumerate(values) if x == x]
+        weight = sum(share for share, _ in each)
+        return sum(share * x for share, x in each) / weight if each else math.nan
+
+    days = range(1, 8)
+    peaks = [peak(back) for back in days]
+    known_peaks = [x for x in peaks if x == x]
+    usual = weighted([mean(back, wide) for back in days])
+    weekly = mean(7, wide)
+    rates = [usual, weighted([mean(back, widest) for back in days]), mean(1, narrow)]
+    rates.append(weekly if weekly == weekly else usual)
+    highest, lowest = max(known_peaks, default=math.nan), min(known_peaks, default=math.nan)
+    return [*np.log(np.array(rates) + frame.floor_rps), highest, weighted(peaks), lowest]
+
+
+@settings(max_examples=20)
+@given(st.floats(0.2, 8.5), st.integers(0, 6000), st.integers(0, 2000), st.integers(1, 40))
+def test_the_season_table_is_what_its_columns_say(
+    days: float, gap: int, missing: int, reach: int
+) -> None:
+    rates = daily(SHORT_DAY, days, seed=7)
+    rates[gap : gap + missing] = np.nan
+    frame = frame_of(rates, reach=reach)
+    rows = np.arange(0, len(rates) + 100, 97)
+    expected = np.array([usual_at(frame, row, reach) for row in rows.tolist()])
+    np.testing.assert_allclose(frame.seasons.at(rows), expected, atol=1e-9)
 
 
 def test_the_target_is_the_largest_block_mean_of_its_window() -> None:
