@@ -59,8 +59,8 @@ class Price:
         """The price in force. It was measured for 1.64 requests per second a replica and a
         budget of 1 %, on six series at leads of 45 to 300 s: starts of under a minute are cheap
         enough for lead / 5, which keeps the SLO in every window; at longer leads most of what is
-        late came faster than any start, and a higher price buys little. A larger replica or
-        budget makes a late request cheaper."""
+        late came faster than any start. A larger replica or budget makes a late request
+        cheaper."""
         scale = (REFERENCE_CAPACITY_RPS / capacity_rps) * (
             REFERENCE_BUDGET / max(1.0 - self.attainment, 1e-4)
         )

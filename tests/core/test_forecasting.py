@@ -90,7 +90,9 @@ def usual_at(frame: Frame, row: int, reach: int) -> list[float]:
 
     def peak(back: int) -> float:
         first = row - back * SHORT_DAY.season_bins - reach
-        return max(known(frame.levels, first, first + 2 * reach + 6), default=math.nan)
+        return max(
+            known(frame.levels, first, first + 2 * reach + SHORT_DAY.window_bins), default=math.nan
+        )
 
     def weighted(values: list[float]) -> float:
         each = [(0.7**place, x) for place, x in enumerate(values) if x == x]

@@ -7,17 +7,15 @@ whole histories are given by tests.
 
 from collections.abc import Iterable
 from math import cos, isfinite, log, log1p, nan, pi, sin, sqrt
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.core.forecasting.seasons import SeasonTable, stretch
+from controller.core.forecasting.seasons import Number, SeasonTable, stretch
 from controller.core.periods import Periods
 from controller.core.windows import Values
 
 Rows = NDArray[np.int64]
-Number = TypeVar("Number", np.float64, np.int32)
 
 JUMP = 0.4
 TINY = 0.01

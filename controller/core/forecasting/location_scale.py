@@ -36,12 +36,6 @@ class Linear:
     weights: Values
     intercept: float
 
-    def __call__(self, features: Values) -> Values:
-        """Predictions for features of shape (rows, every column)."""
-        chosen = _standard(features[:, self.columns], self.mean, self.inverse_sd)
-        made: Values = chosen @ self.weights + self.intercept
-        return made
-
 
 @dataclass(frozen=True, eq=False)
 class LogScale:
@@ -50,9 +44,6 @@ class LogScale:
     line: Linear
     lowest: float
     highest: float
-
-    def __call__(self, features: Values) -> Values:
-        return np.clip(self.line(features), self.lowest, self.highest)
 
 
 @dataclass(frozen=True, eq=False)
