@@ -110,16 +110,25 @@ async def test_a_client_that_leaves_frees_the_engine(
     assert generated - before < SLOTS * 900
 
 
+async def keep_asking(client: httpx.AsyncClient) -> None:
+    """One request after the other: a single one can be over before the page shows it."""
+    while True:
+        await stream(client, chat(1900))
+
+
 async def test_the_page_has_every_name_that_the_stand_in_has(
     served: Served, client: httpx.AsyncClient
 ) -> None:
     """What the controller and the dashboards read on the stand-in is there on real vLLM."""
     await asyncio.gather(*(stream(client, chat(40)) for _ in range(2 * SLOTS)))
     assert await becomes(lambda: served.total("ray_vllm_request_success_total") is not None)
-    asking = asyncio.create_task(stream(client, chat(600)))
-    assert await becomes(lambda: served.total("ray_vllm_num_requests_running") == 1)
-    live = Page(served.page())
-    await asking
+    asking = asyncio.create_task(keep_asking(client))
+    try:
+        assert await becomes(lambda: served.total("ray_vllm_num_requests_running") == 1)
+        live = Page(served.page())
+    finally:
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
     for name, spec in metric_specs(CONTEXT_TOKENS).items():
         if name != "num_preemptions":  # zeros are not exported
             assert live.labels[exported_name(spec)] == set(spec.labels), name
