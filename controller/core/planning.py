@@ -22,7 +22,7 @@ from controller.core.guards import (
 )
 from controller.core.leadtime import LeadTime
 from controller.core.overrides import Override, in_force
-from controller.core.price import Price
+from controller.core.price import Excuse, Price
 from controller.core.rehearsal import Rehearsal
 from controller.core.signals import Freshness, SignalReader, blindness, doubtful
 from controller.core.stated import PlannerSettings as PlannerSettings
@@ -79,7 +79,7 @@ class Planner:
         self._observed_slots: float | None = None
         self._gap_s = periods.bin_s
         self._pressed_since_s: float | None = None
-        self._surprised_until_s = float("-inf")
+        self._excuse = Excuse()
         self._ticked_s: float | None = None
 
     def tick(self, readings: Readings) -> Decision:
@@ -270,7 +270,7 @@ class Planner:
         ready = 0 if replicas is None else replicas.ready
         if load is not None and ready:
             self._capacity.observe(load, ready)
-            self._steer(observation.at_s, elapsed_s, load)
+            self._steer(observation.at_s, elapsed_s, load, ready)
         self._watch_pressure(observation.at_s, load)
         self._aim()
 
@@ -278,12 +278,11 @@ class Planner:
         lead_s = self.lead_s
         self.forecaster.aim((self._gap_s, self._gap_s + lead_s + self.settings.tick_s), lead_s)
 
-    def _steer(self, at_s: float, elapsed_s: float, load: Load) -> None:
-        """Count what came late, but not within one lead of a demand that nobody foresaw: counting
-        that costs up to a tenth more GPU-hours and avoids hardly a late request."""
-        if self.forecaster.surprised:
-            self._surprised_until_s = at_s + self.lead_s
-        if at_s < self._surprised_until_s:
+    def _steer(self, at_s: float, elapsed_s: float, load: Load, ready: int) -> None:
+        law = self._capacity.law(self._slots)
+        carried_rps = 0.0 if law is None else ready * law.capacity_rps
+        queueing = load.queued > self.settings.ttft_s * carried_rps
+        if self._excuse.holds(at_s, self.forecaster.surprised, queueing, self.lead_s):
             return
         if load.first_tokens_rps is not None and load.late_ratio is not None:
             tokens = load.first_tokens_rps * elapsed_s

@@ -5,7 +5,7 @@ from math import exp
 
 REFERENCE_CAPACITY_RPS = 1.64
 REFERENCE_BUDGET = 0.01
-LEAD_SHARE, SHORT_LEAD_SHARE, MOST_OF_SHORT = 10.0, 5.0, 9.0
+LEAD_SHARE, SHORT_LEAD_SHARE, MOST_OF_SHORT = 8.0, 5.0, 9.0
 AIM = 0.95
 PRIOR_SHARE = 0.3
 BOUND = 2.0
@@ -14,7 +14,7 @@ INTEGRAL_PER_SEASON = 2.4
 
 @dataclass(slots=True)
 class Price:
-    """A price around lead / 10 (lead / 5 up to 9), moved by a slow, bounded PI loop.
+    """A price around lead / 8 (lead / 5 up to 9), moved by a slow, bounded PI loop.
 
     The share of late requests over about the last season is compared with 95 % of the budget
     `1 - attainment`. An excess counts up to 3, a saving half and down to -0.5; the logarithm
@@ -70,3 +70,25 @@ class Price:
             * self.ratio
         )
         return base * exp(min(max(self.error + self.integral, -BOUND), BOUND))
+
+
+@dataclass(slots=True)
+class Excuse:
+    """When late requests tell nothing of the price: what we asked for could not be there yet.
+
+    That is for one lead from the first tick on, and from every demand that nobody foresaw; then
+    until the queue this left is gone, one more lead at most. Counted, they would drive the price
+    to its bound for the day that follows, and no price brings any of them in time.
+    """
+
+    until_s: float | None = None
+    queue_left: bool = False
+
+    def holds(self, at_s: float, surprised: bool, queueing: bool, lead_s: float) -> bool:
+        """Whether what is late now is excused; `queueing` = more waits than the SLO allows."""
+        if surprised or self.until_s is None:
+            self.until_s, self.queue_left = at_s + lead_s, True
+        if at_s < self.until_s:
+            return True
+        self.queue_left &= queueing and at_s < self.until_s + lead_s
+        return self.queue_left

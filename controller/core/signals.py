@@ -14,6 +14,7 @@ from math import inf
 
 from controller.core.counters import LARGEST, CounterTracker, Increase, is_count
 from controller.core.crosschecks import CrossChecks, Findings, roomy
+from controller.core.lag import Lag
 from controller.core.types import (
     SERVING,
     Demand,
@@ -41,8 +42,8 @@ DISPROVED = frozenset({Trust.FROZEN, Trust.CONTRADICTORY})
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How old a sample may be (`stale_s`: two scrapes) and how long a silent series is waited
-    for before it is forgotten (`patience_s`)."""
+    """How old a sample may be (`stale_s`: two scrapes, beyond the `Lag` of all) and how long a
+    silent series is waited for before it is forgotten (`patience_s`)."""
 
     stale_s: float
     patience_s: float
@@ -118,6 +119,7 @@ class SignalReader:
 
     def __init__(self, freshness: Freshness) -> None:
         self._freshness = freshness
+        self._lag = Lag(freshness.stale_s)
         self._arrivals = CounterTracker(freshness.stale_s, freshness.patience_s)
         self._counters = {
             name: CounterTracker(freshness.stale_s, freshness.patience_s) for name in COUNTERS
@@ -129,7 +131,17 @@ class SignalReader:
         self._idle_until_s: float | None = None
 
     def observe(self, readings: Readings) -> Observation:
-        """The judged view; demand is None when no new arrivals could be counted."""
+        """The judged view; demand is None when no new arrivals could be counted.
+
+        It is judged as of the time that the path of the metrics has got to (`Lag`)."""
+        lag_s = self._lag.observe(readings)
+        seen = self._judged(replace(readings, at_s=readings.at_s - lag_s))
+        if not lag_s:
+            return seen
+        signals = {name: _older(signal, lag_s) for name, signal in seen.signals.items()}
+        return replace(seen, at_s=readings.at_s, age_s=seen.age_s + lag_s, signals=signals)
+
+    def _judged(self, readings: Readings) -> Observation:
         signals = self._gauges(readings)
         arrivals = self._counter(readings.arrivals, readings.at_s)
         counted = arrivals.trust in TRUSTED
@@ -251,6 +263,10 @@ class SignalReader:
         running = [n for n in running if is_count(n)]
         total = sum(running)
         return sum(n * max(n - 1.0, 0.0) for n in running) / total if total > 0 else 0.0
+
+
+def _older(signal: Signal, lag_s: float) -> Signal:
+    return signal if signal.trust is Trust.MISSING else replace(signal, age_s=signal.age_s + lag_s)
 
 
 def _value(signal: Signal) -> float | None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from controller.core.capacity import Capacity, CapacityLaw
 from controller.core.leadtime import LeadTime
-from controller.core.price import Price
+from controller.core.price import Excuse, Price
 from controller.core.types import Load, Replica, ReplicaState
 
 STARTING, RUNNING, RECOVERING = (
@@ -220,14 +220,14 @@ def test_what_was_learned_survives_a_restart() -> None:
     assert restarted.law(16) == capacity.law(16)
 
 
-def test_the_price_starts_at_a_tenth_of_a_long_lead_and_a_fifth_of_a_short_one() -> None:
+def test_the_price_starts_at_an_eighth_of_a_long_lead_and_a_fifth_of_a_short_one() -> None:
     price = Price(attainment=0.99, season_s=86_400)
-    assert price.gpu_s(300, 1.64) == pytest.approx(30)
-    assert price.gpu_s(300, 3.28) == pytest.approx(15)
-    assert price.gpu_s(120, 1.64) == pytest.approx(12)
+    assert price.gpu_s(300, 1.64) == pytest.approx(37.5)
+    assert price.gpu_s(300, 3.28) == pytest.approx(18.75)
+    assert price.gpu_s(120, 1.64) == pytest.approx(15)
     assert price.gpu_s(20, 1.64) == pytest.approx(4)
     assert price.gpu_s(45, 1.64) == pytest.approx(9)
-    assert Price(0.999, 86_400).gpu_s(300, 1.64) == pytest.approx(300)
+    assert Price(0.999, 86_400).gpu_s(300, 1.64) == pytest.approx(375)
 
 
 @pytest.mark.parametrize(
@@ -239,5 +239,47 @@ def test_the_price_follows_attainment_within_bounds(
     price = Price(attainment=0.99, season_s=86_400)
     for _ in range(3 * 8640):
         price.observe(100, 100 * late_share, 10)
-    moved = price.gpu_s(300, 1.64) / 30
+    moved = price.gpu_s(300, 1.64) / 37.5
     assert factor[0] <= moved <= factor[1]
+
+
+def excused(*looks: tuple[float, bool, bool]) -> list[bool]:
+    """Whether lateness is excused at each (time, unforeseen demand, queue), at a lead of 60 s."""
+    excuse = Excuse()
+    return [excuse.holds(at_s, surprised, queueing, 60.0) for at_s, surprised, queueing in looks]
+
+
+@pytest.mark.parametrize(
+    ("looks", "expected"),
+    [
+        pytest.param(
+            [(0, False, True), (59, False, False), (60, False, False), (70, False, True)],
+            [True, True, False, False],
+            id="one lead from the first tick on",
+        ),
+        pytest.param(
+            [(0, False, True), (60, False, True), (90, False, False), (100, False, True)],
+            [True, True, False, False],
+            id="until the queue found at the start is gone",
+        ),
+        pytest.param(
+            [(0, False, True), (119, False, True), (120, False, True), (500, False, True)],
+            [True, True, False, False],
+            id="two leads at most",
+        ),
+        pytest.param(
+            [(0, False, False), (300, False, False), (310, True, True), (360, False, True)],
+            [True, False, True, True],
+            id="from a demand that nobody foresaw",
+        ),
+        pytest.param(
+            [(0, False, False), (100, True, True), (150, True, True), (209, False, False)],
+            [True, True, True, True],
+            id="a lead from the last such demand",
+        ),
+    ],
+)
+def test_late_requests_are_excused_while_what_was_asked_for_cannot_be_there(
+    looks: list[tuple[float, bool, bool]], expected: list[bool]
+) -> None:
+    assert excused(*looks) == expected

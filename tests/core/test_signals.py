@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.core.signals import Freshness, SignalReader, blindness, doubtful, judge
+from controller.core.signals import (
+    TRUSTED,
+    Freshness,
+    SignalReader,
+    blindness,
+    doubtful,
+    judge,
+)
 from controller.core.types import (
     Observation,
     Readings,
@@ -81,6 +88,59 @@ def test_without_arrivals_or_replicas_the_view_is_blind(
     seen = observed(**changes)
     assert blindness(seen) is reason
     assert (seen.demand is None) == (seen.replicas is not None)
+
+
+def follow_path(age_s: float, looks: int = 12) -> tuple[SignalReader, Observation]:
+    """Looks every 10 s at a path whose newest samples, scraped every 10 s, are always so old."""
+    reader = SignalReader(FRESH)
+    for look in range(looks):
+        at_s = 1000.0 + 10 * look
+        seen = reader.observe(late_readings(at_s, 30.0 * look, age_s))
+    return reader, seen
+
+
+def late_readings(at_s: float, arrived: float, age_s: float) -> Readings:
+    """What was true `age_s` ago, and Serve's account of now."""
+    return replace(readings(at_s - age_s + 2, arrived), at_s=at_s)
+
+
+@pytest.mark.parametrize("age_s", [2, 12, 26, 40, 59])
+def test_a_path_that_is_always_late_is_not_stale(age_s: float) -> None:
+    _, seen = follow_path(age_s)
+    assert blindness(seen) is None
+    assert not doubtful(seen)
+    assert seen.demand is not None
+    assert (seen.demand.rate_rps, seen.demand.end_s) == (3, 1110 - age_s)
+    assert seen.load is not None
+    assert seen.at_s == 1110
+    assert seen.age_s == pytest.approx(age_s)
+    ages_s = [signal.age_s for signal in seen.signals.values() if signal.trust in TRUSTED]
+    assert ages_s == pytest.approx([age_s] * 4)
+
+
+@pytest.mark.parametrize("age_s", [2, 12, 26, 40, 59])
+def test_a_late_path_that_stops_is_stale_two_scrapes_later(age_s: float) -> None:
+    reader, _ = follow_path(age_s)
+    last_s, arrived = 1110 - age_s, 330.0
+    found = []
+    for at_s in range(1120, 1200, 10):
+        still = replace(late_readings(1110, arrived, age_s), at_s=float(at_s))
+        if blindness(reader.observe(still)) is Reason.STALE:
+            found.append(at_s - last_s)
+    assert found
+    assert found[0] <= age_s + FRESH.stale_s + 10
+
+
+def test_a_path_over_a_minute_late_stays_stale() -> None:
+    _, seen = follow_path(61, looks=40)
+    assert blindness(seen) is Reason.STALE
+
+
+def test_a_signal_that_was_never_seen_to_move_is_stale() -> None:
+    reader = SignalReader(FRESH)
+    still = late_readings(1000, 50, 26)
+    for look in range(20):
+        assert blindness(reader.observe(replace(still, at_s=1000.0 + look))) is Reason.STALE
 
 
 @pytest.mark.parametrize(
