@@ -19,11 +19,19 @@ from vllm.v1.sample.logits_processor.interface import BatchUpdate, LogitsProcess
 
 VARIABLE = "PACE_STEP_S"
 LONGEST_STEP_S = 10.0
+LONGEST_REST_MS = 10
+_wait = SpinCondition.wait
 
 
 def rest_between_steps() -> None:
-    """Have this process sleep until it is woken where it would spin for up to a second first."""
+    """Have this process sleep until it is woken where it would spin for up to a second first; it
+    looks every 10 ms by itself, as a call to wake up that comes right after another is lost."""
     SpinCondition.busy_loop_s = property(lambda _: 0.0, lambda _, value: None)
+    SpinCondition.wait = _rest
+
+
+def _rest(condition: SpinCondition, timeout_ms: int | None = None) -> None:
+    _wait(condition, LONGEST_REST_MS if timeout_ms is None else min(timeout_ms, LONGEST_REST_MS))
 
 
 class Pace(LogitsProcessor):
