@@ -77,8 +77,8 @@ class Excuse:
     """When late requests tell nothing of the price: what we asked for could not be there yet.
 
     That is for one lead from the first tick on, and from every demand that nobody foresaw; then
-    until the queue this left is gone, one more lead at most. Counted, they would drive the price
-    to its bound for the day that follows, and no price brings any of them in time.
+    until the queue this left is gone, one more lead at most. Counted, they can hold the price
+    at its bound for the day that follows, and no price brings any of them in time.
     """
 
     until_s: float | None = None

@@ -158,16 +158,14 @@ def test_what_traffic_teaches_is_what_the_bench_finds(observed: Observed) -> Non
 def test_long_contexts_lower_the_capacity_before_first_tokens_are_late(observed: Observed) -> None:
     """A fourth long context would be preempted: the share of the cache that a request takes says
     so while there is still room for all that come."""
-    for _ in range(3):  # a machine that stalls for seconds makes any first token late
-        observed.start_daemon()
-        [point] = observed.bench("1.5", LONG)["points"]
-        decision = observed.decision()
-        assert decision is not None
-        print(f"TTFT p95 {point['ttft_p95_s']:.2f} s, slots learned {decision['slots']:.2f}")
-        assert 2.0 <= decision["slots"] <= 4.0
-        if point["ttft_p95_s"] < TTFT_S / 2:
-            return
-    pytest.fail("first tokens were late before the slots were learned")
+    observed.start_daemon()
+    said = observed.bench("1.5", LONG)
+    [point] = said["points"]
+    decision = observed.decision()
+    assert decision is not None
+    print(f"TTFT p95 {point['ttft_p95_s']:.2f} s, slots learned {decision['slots']:.2f}")
+    assert point["ttft_p95_s"] < TTFT_S / 2
+    assert 2.0 <= decision["slots"] <= 4.0
 
 
 def wait_for(condition: Callable[[], bool], within_s: float) -> None:
